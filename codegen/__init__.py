@@ -1,0 +1,1 @@
+"""How to run a block: loop IR, schedules and their C or OpenCL text."""

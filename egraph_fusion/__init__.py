@@ -1,0 +1,1 @@
+"""An optimising compiler for ONNX models: equality saturation, operator fusion, native code."""

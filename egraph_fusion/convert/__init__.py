@@ -1,0 +1,1 @@
+"""Whole jobs: one model, a folder of models, reports."""

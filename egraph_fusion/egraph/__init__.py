@@ -1,0 +1,1 @@
+"""From the graph to a saturated e-graph and its snapshot; the only place that knows egglog."""

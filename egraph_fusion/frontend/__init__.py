@@ -1,0 +1,1 @@
+"""From ONNX to the graph and back; ONNX protos are known here."""

@@ -1,0 +1,1 @@
+"""Running a compiled model: sessions, the ONNX backend and the fallback."""

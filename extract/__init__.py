@@ -1,0 +1,1 @@
+"""What to choose from an e-graph: costs and extractors."""

@@ -1,0 +1,1 @@
+"""What may be rewritten: the rules, as tables."""
