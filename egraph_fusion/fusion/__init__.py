@@ -1,1 +1,1 @@
-"""Which operators run as one kernel: the mapping-type lattice and the planners."""
+"""Which operators run together: the mapping-type lattice, fusion blocks and the two planners."""

@@ -1,0 +1,25 @@
+"""The errors a user can meet; every message names the thing, shows the value and says what would be right."""
+
+
+class EgraphFusionError(Exception):
+    """Base of every error that egraph_fusion raises on purpose."""
+
+
+class ModelError(EgraphFusionError):
+    """A model file or graph cannot be read: broken bytes, a missing file, a cycle, a wrong dtype or shape."""
+
+
+class RuleError(EgraphFusionError):
+    """A rewrite rule is malformed or a rule file cannot be used."""
+
+
+class OptimizeError(EgraphFusionError):
+    """Saturation or extraction failed."""
+
+
+class CompileError(EgraphFusionError):
+    """Code generation or the C / OpenCL compiler failed."""
+
+
+class RunError(EgraphFusionError):
+    """A compiled model was called with unusable inputs, or failed while running."""

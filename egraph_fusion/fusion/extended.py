@@ -1,0 +1,87 @@
+"""The extended planner: grow blocks along producer-consumer edges while one kernel can run them.
+
+Beyond the paper's planner it lets reductions join with what feeds and follows them (softmax, layer
+norm), and index maps of movement operators disappear into loads and stores.  It is deterministic:
+edges are tried in graph order, epilogues before prologues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from egraph_fusion.fusion.grouping import Grouping
+from egraph_fusion.fusion.legal import ANCHORS, ROWS, kind_of, refusal
+from egraph_fusion.fusion.plan import Plan, order_blocks
+from egraph_fusion.ir.graph import Graph, Node
+
+# Says why the code generator cannot make one kernel of these nodes, or None if it can.
+Supported = Callable[[Graph, Sequence[Node]], str | None]
+
+
+def plan_extended(graph: Graph, supported: Supported | None = None) -> Plan:
+    """Partition `graph` into the fewest blocks this greedy finds; `supported` may veto a block."""
+    planner = _Extended(graph, supported)
+    planner.attach_to_producers()
+    planner.merge_neighbours()
+    plan = Plan(graph, order_blocks(graph, planner.grouping.groups()), "extended", planner.reasons)
+    plan.check()
+    return plan
+
+
+class _Extended:
+    """State of one run."""
+
+    def __init__(self, graph: Graph, supported: Supported | None) -> None:
+        self.graph = graph
+        self.supported = supported
+        self.grouping = Grouping(graph)
+        self.reasons: dict[tuple[str, str], str] = {}
+
+    def attach_to_producers(self) -> None:
+        """Give each node, in graph order, to the block of the producer it fits best."""
+        for i, _ in self.graph.walk():
+            for p in sorted(self.grouping.sources[i], key=self._preference):
+                self._try(self.grouping.group[p], self.grouping.group[i])
+
+    def merge_neighbours(self) -> None:
+        """Merge blocks along the edges that are left until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            for g in sorted(self.grouping.members, key=lambda g: min(self.grouping.members[g])):
+                if g not in self.grouping.members:
+                    continue
+                for s in self.grouping.successors(g):
+                    if self._try(g, s):
+                        changed = True
+                        break
+
+    def _preference(self, producer: int) -> tuple[int, int]:
+        """Contractions first (their tiles are at hand), then rows, then the latest node."""
+        kinds = {kind_of(n) for n in self.grouping.nodes(self.grouping.group[producer])}
+        rank = 0 if kinds & ANCHORS else 1 if kinds & ROWS else 2
+        return (rank, -producer)
+
+    def _try(self, a: int, b: int) -> bool:
+        if a == b:
+            return False
+        nodes = sorted([*self.grouping.members[a], *self.grouping.members[b]])
+        joined = [self.graph.nodes[i] for i in nodes]
+        reason = refusal(self.graph, joined)
+        if reason is None and not self.grouping.convex((a, b)):
+            reason = "another block lies between them: fused, they would depend on each other"
+        if reason is None and self.supported is not None:
+            reason = self.supported(self.graph, joined)
+        if reason is not None:
+            self._note(a, b, reason)
+            return False
+        self.grouping.merge(a, b)
+        return True
+
+    def _note(self, a: int, b: int, reason: str) -> None:
+        readers = self.grouping.nodes(b)
+        for n in self.grouping.nodes(a):
+            for reader in readers:
+                if set(n.outputs) & set(reader.reads):
+                    pair = (n.outputs[0], next(o for o in reader.outputs if o))
+                    self.reasons[pair] = reason

@@ -1,0 +1,260 @@
+"""What one declaration of an operator says, and the table of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+from typing import Any, Protocol
+
+from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.ir.dims import Dim, product
+from egraph_fusion.ir.graph import Array, Attrs, AttrValue, Node
+from egraph_fusion.ir.tensors import DType, TensorType
+
+
+class MappingType(Enum):
+    """How an operator's output elements relate to its input elements (DNNFusion, Table 2)."""
+
+    ONE_TO_ONE = "One-to-One"
+    REORGANIZE = "Reorganize"
+    SHUFFLE = "Shuffle"
+    ONE_TO_MANY = "One-to-Many"
+    MANY_TO_MANY = "Many-to-Many"
+
+
+class Law(Flag):
+    """Algebraic laws of an operator, over the reals unless a rule says more."""
+
+    NONE = 0
+    COMMUTATIVE = auto()
+    ASSOCIATIVE = auto()
+    INCREASING = auto()
+    DECREASING = auto()
+    ODD = auto()
+    EVEN = auto()
+    ZERO_PRESERVING = auto()
+    IDEMPOTENT = auto()
+    INVOLUTION = auto()
+
+
+class Kind(Enum):
+    """The family of an operator: what lowering and the generated rules may assume of it."""
+
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    MOVEMENT = "movement"
+    CONTRACTION = "contraction"
+    POOLING = "pooling"
+    NORMALIZATION = "normalization"
+    LOOKUP = "lookup"
+    OTHER = "other"
+
+
+class TypeRuleError(EgraphFusionError):
+    """An operator cannot be applied to these operand types or attributes."""
+
+
+class Scalars(Protocol):
+    """Builds scalar expressions: numpy values in evaluation, loop IR in lowering.
+
+    Every name of `egraph_fusion.codegen.scalars` is a method, e.g. `b.add(x, y)`; `b.const(2.0)` is
+    a literal of the operands' dtype.
+    """
+
+    def const(self, value: float) -> Any:
+        """Return a literal of the dtype that the expression computes in."""
+        ...
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return the constructor of the scalar operator `name`."""
+        ...
+
+
+class Builder(Protocol):
+    """Builds nodes of declared operators; values are names, "" an absent operand."""
+
+    def op(self, name: str, *inputs: str, **attrs: AttrValue) -> str:
+        """Apply a one-output operator and return its value."""
+        ...
+
+    def const(self, array: Array) -> str:
+        """Return a constant value."""
+        ...
+
+    def type_of(self, value: str) -> TensorType:
+        """Return the type of a value."""
+        ...
+
+
+Types = Sequence[TensorType | None]
+TypeRule = Callable[[Types, Attrs], tuple[TensorType, ...]]
+FlopRule = Callable[[Types, Sequence[TensorType], Attrs], Dim]
+Scalar = Callable[[Scalars, Sequence[Any], Attrs], Any]
+Evaluate = Callable[[Sequence[Array | None], Attrs], tuple[Array, ...]]
+MappingRule = Callable[[Types, Sequence[TensorType], Sequence[bool], Attrs], MappingType]
+Body = Callable[["Builder", Sequence[str], Attrs], tuple[str, ...]]
+Interval = tuple[float, float]
+IntervalRule = Callable[[Sequence[Interval], Attrs], Interval]
+
+
+class Indices(Protocol):
+    """Builds index expressions: Python integers in evaluation, loop IR in lowering.
+
+    Indices themselves support + - * // % with one another and with integers.
+    """
+
+    def lt(self, a: Any, b: Any) -> Any:
+        """Return the condition a < b."""
+        ...
+
+    def ge(self, a: Any, b: Any) -> Any:
+        """Return the condition a >= b."""
+        ...
+
+    def both(self, a: Any, b: Any) -> Any:
+        """Return the conjunction of two conditions."""
+        ...
+
+    def clamp(self, a: Any, low: Any, high: Any) -> Any:
+        """Return min(max(a, low), high)."""
+        ...
+
+    def load(self, operand: int, index: Sequence[Any]) -> Any:
+        """Return the integer that operand number `operand` holds at `index` (Gather)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where an output element of a movement operator comes from.
+
+    Operand number and index in it (operand None: the literal zero), if condition `when` holds
+    (None: always).  Of several pieces the first whose condition holds gives the element; its index
+    is only evaluated then.
+    """
+
+    operand: int | None
+    index: tuple[Any, ...]
+    when: Any | None = None
+
+
+Pull = Callable[
+    [Indices, int, Sequence[Any], Types, Sequence[TensorType], Attrs], tuple[Piece, ...]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A reduction: post(combine over the group of pre(x)).
+
+    `combine` is the scalar operator `add`, `mul`, `max` or `min`; `n` passed to `post` is the
+    group's size as a scalar.
+    """
+
+    combine: str
+    pre: Callable[[Scalars, Any], Any] | None = None
+    post: Callable[[Scalars, Any, Any], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """A normalised attribute: `kind` is int, float, str, ints, floats or strs; `default` may be None.
+
+    `axis` and `axes` attributes are stored non-negative once the rank is known.
+    """
+
+    name: str
+    kind: str
+    default: AttrValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator: everything the importer, e-graph, cost model, planner and lowering ask of it.
+
+    `arity` bounds the tensor operands (None: any number).  `infer` gives the output types or raises
+    TypeRuleError.  `flops` counts as the design says: 1 per scalar operation and output element,
+    n - 1 per reduced group, 2 per multiply-add, 0 for movement.  `evaluate` is the numpy meaning.
+    Beside it stands the meaning that lowering uses, by family: `scalar` (elementwise), `pull`
+    (movement: output element number and index to operand elements), `reduction`, or `body`
+    (composites: the same function written with other declared operators).  `outputs` is the number
+    of outputs, None where the node says it.
+    """
+
+    name: str
+    kind: Kind
+    arity: tuple[int, int | None]
+    infer: TypeRule
+    evaluate: Evaluate
+    mapping: MappingRule
+    flops: FlopRule
+    attrs: tuple[Attr, ...] = ()
+    laws: Law = Law.NONE
+    scalar: Scalar | None = None
+    interval: IntervalRule | None = None
+    pull: Pull | None = None
+    reduction: Reduction | None = None
+    body: Body | None = None
+    outputs: int | None = 1
+
+    def attr(self, name: str) -> Attr:
+        """Return the declaration of the attribute `name`."""
+        return next(a for a in self.attrs if a.name == name)
+
+    def with_defaults(self, attrs: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
+        """Return `attrs` with every declared default filled in; unknown names raise TypeRuleError."""
+        names = {a.name for a in self.attrs}
+        extra = sorted(set(attrs) - names)
+        if extra:
+            raise TypeRuleError(f"{self.name} has no attribute {extra[0]!r}; it has {sorted(names)}")
+        filled = {a.name: a.default for a in self.attrs if a.default is not None}
+        return {**filled, **attrs}
+
+
+OPERATORS: dict[str, Operator] = {}
+
+
+def register(operator: Operator) -> Operator:
+    """Enter `operator` in the table; a second declaration of a name is an error."""
+    if operator.name in OPERATORS:
+        raise TypeRuleError(f"operator {operator.name} is declared twice")
+    OPERATORS[operator.name] = operator
+    return operator
+
+
+def declared(n: Node) -> Operator | None:
+    """Return the declaration that applies to `n`, or None for an opaque node."""
+    return None if n.opaque else OPERATORS.get(n.op)
+
+
+def first(types: Types) -> TensorType:
+    """Return the first operand's type, which must be present."""
+    if not types or types[0] is None:
+        raise TypeRuleError("the first operand is missing")
+    return types[0]
+
+
+def present(types: Types) -> list[TensorType]:
+    """Return the types of the operands that are present."""
+    return [t for t in types if t is not None]
+
+
+def same_dtype(types: Types) -> DType:
+    """Return the common dtype of all present operands; TypeRuleError if they differ."""
+    found = {t.dtype for t in types if t is not None}
+    if len(found) != 1:
+        names = ", ".join(str(t) for t in types if t is not None)
+        raise TypeRuleError(f"operands must share one dtype, got {names}")
+    return found.pop()
+
+
+def elements(out: Sequence[TensorType], per_element: int = 1) -> Dim:
+    """Return `per_element` operations for each element of the first output (0 if unknown rank)."""
+    shape = out[0].shape
+    return 0 if shape is None else per_element * product(shape)
+
+
+def no_flops(_ins: Types, _outs: Sequence[TensorType], _attrs: Attrs) -> Dim:
+    """Movement costs no operation."""
+    return 0
