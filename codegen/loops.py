@@ -218,7 +218,7 @@ class PointerTable:
 
 @dataclass(frozen=True, slots=True)
 class SetPointer:
-    """Entry `index` of `table` := address of element `offset` of `buffer` (None: a row of zeros)."""
+    """Entry `index` of `table` := `&buffer[offset]` (`buffer` None: a row of zeros)."""
 
     table: str
     index: Expr
