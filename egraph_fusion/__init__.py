@@ -1,1 +1,70 @@
-"""An optimising compiler for ONNX models: equality saturation, operator fusion, native code."""
+"""Equality saturation, operator fusion and native code for ONNX models.
+
+The public names are loaded on first use, so that `import egraph_fusion` stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from egraph_fusion.errors import (
+    CompileError,
+    EgraphFusionError,
+    ModelError,
+    OptimizeError,
+    RuleError,
+    RunError,
+)
+
+if TYPE_CHECKING:
+    from egraph_fusion import extract, rulesets
+    from egraph_fusion.frontend import load, save
+    from egraph_fusion.pipeline import bench, compile, emit_c, load_compiled, optimize, plan
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "load": "egraph_fusion.frontend",
+    "save": "egraph_fusion.pipeline",
+    "optimize": "egraph_fusion.pipeline",
+    "plan": "egraph_fusion.pipeline",
+    "compile": "egraph_fusion.pipeline",
+    "load_compiled": "egraph_fusion.pipeline",
+    "emit_c": "egraph_fusion.pipeline",
+    "bench": "egraph_fusion.pipeline",
+}
+_MODULES = ("extract", "rulesets")
+
+__all__ = [
+    "CompileError",
+    "EgraphFusionError",
+    "ModelError",
+    "OptimizeError",
+    "RuleError",
+    "RunError",
+    "bench",
+    "compile",
+    "emit_c",
+    "extract",
+    "load",
+    "load_compiled",
+    "optimize",
+    "plan",
+    "rulesets",
+    "save",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module behind a public name when it is first used."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return import_module(f"egraph_fusion.{name}")
+    raise AttributeError(f"module 'egraph_fusion' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

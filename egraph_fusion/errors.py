@@ -1,4 +1,4 @@
-"""The errors a user can meet; every message names the thing, shows the value and says what would be right."""
+"""The errors a user can meet: each names the thing, shows the value and says what is right."""
 
 
 class EgraphFusionError(Exception):
@@ -6,7 +6,7 @@ class EgraphFusionError(Exception):
 
 
 class ModelError(EgraphFusionError):
-    """A model file or graph cannot be read: broken bytes, a missing file, a cycle, a wrong dtype or shape."""
+    """A model cannot be read: broken bytes, a missing file, a cycle, a wrong dtype or shape."""
 
 
 class RuleError(EgraphFusionError):

@@ -1,9 +1,9 @@
 """The paper's planner, literally: seed at the smallest One-to-One operator, grow, ask Table 3.
 
-DNNFusion (PLDI 2021), Listing 1 and Section 4.3.  Five points that the paper leaves open are settled
-so: the *block's* accumulated type meets the candidate's; `argmin` of the result size is meant; a
-merge must keep the blocks acyclic; blocks without a One-to-One operator are seeded in a second pass
-over Reorganize and Shuffle operators; a value used outside its block stays an output.
+DNNFusion (PLDI 2021), Listing 1 and Section 4.3.  Five points that the paper leaves open are
+settled so: the *block's* accumulated type meets the candidate's; `argmin` of the result size
+is meant; a merge must keep the blocks acyclic; blocks without a One-to-One operator are seeded in a
+second pass over Reorganize and Shuffle operators; a value used outside its block stays an output.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def plan_dnnfusion(graph: Graph, profit: Profit = estimated_profit) -> Plan:
     seeds = (MappingType.ONE_TO_ONE,), (MappingType.REORGANIZE, MappingType.SHUFFLE)
     for types in seeds:
         planner.seed(types)
-    plan = Plan(
-        graph, order_blocks(graph, planner.grouping.groups()), "dnnfusion", planner.reasons
-    )
+    plan = Plan(graph, order_blocks(graph, planner.grouping.groups()), "dnnfusion", planner.reasons)
     plan.check()
     return plan
 

@@ -8,7 +8,7 @@ from egraph_fusion.ir.graph import Graph, Node
 
 
 class Grouping:
-    """Nodes by position in `graph.nodes`, each in a group; groups merge only if they stay convex."""
+    """Nodes by position in `graph.nodes`, each in a group; `convex` says which groups may merge."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

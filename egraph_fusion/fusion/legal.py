@@ -23,11 +23,12 @@ ANCHORS = {Kind.CONTRACTION, Kind.POOLING}
 
 # Scalar operators worth keeping rather than computing again for each reader.
 COSTLY = frozenset(
-    "Exp Log Erf Tanh Sigmoid Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh Pow Softplus "
-    "Mish Gelu Swish Elu Celu Selu".split()
+    {"Exp", "Log", "Erf", "Tanh", "Sigmoid", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh"}
+    | {"Cosh", "Asinh", "Acosh", "Atanh", "Pow", "Softplus", "Mish", "Gelu", "Swish", "Elu"}
+    | {"Celu", "Selu"}
 )
 # Movement that keeps the order of elements: what a rows block may do with its results.
-KEEPS_ORDER = frozenset("Reshape Flatten Squeeze Unsqueeze Identity".split())
+KEEPS_ORDER = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 # Movement whose index map can be run backwards: what may follow a contraction.
 INVERTIBLE = KEEPS_ORDER | {"Transpose"}
 

@@ -1,4 +1,4 @@
-"""The mapping-type lattice: the paper's order and its 5 x 5 fusion table (DNNFusion, Tables 2 and 3)."""
+"""The mapping-type lattice: order and 5 x 5 fusion table of DNNFusion (Tables 2 and 3)."""
 
 from __future__ import annotations
 

@@ -31,11 +31,8 @@ class Block:
     opaque: bool = False
 
     def label(self) -> str:
-        """Name the block by its operators in order, runs of one operator counted."""
-        names: list[str] = []
-        for n in self.nodes:
-            names.append(n.op)
-        return "+".join(names)
+        """Name the block by its operators in order."""
+        return "+".join(n.op for n in self.nodes)
 
 
 @dataclass(frozen=True)
@@ -75,22 +72,23 @@ class Plan:
         """Say why two nodes (or the nodes of two names) are in different blocks."""
         first, second = (self.find(x) if isinstance(x, str) else x for x in (a, b))
         i, j = (self.block_of[next(o for o in n.outputs if o)] for n in (first, second))
+        pair_label = f"{first.label()} and {second.label()}"
         if i == j:
-            return f"{first.label()} and {second.label()} are in one block (block {i})"
+            return f"{pair_label} are in one block (block {i})"
         for pair in (_pair(first, second), _pair(second, first)):
             if pair in self.reasons:
-                return f"{first.label()} and {second.label()}: {self.reasons[pair]}"
+                return f"{pair_label}: {self.reasons[pair]}"
         if not self._adjacent(i, j):
-            return f"{first.label()} and {second.label()} are in blocks {i} and {j}, which share no value"
+            return f"{pair_label} are in blocks {i} and {j}, which share no value"
         types = f"{self.blocks[i].mapping_type.value} and {self.blocks[j].mapping_type.value}"
-        return f"{first.label()} and {second.label()} are in blocks {i} and {j} ({types}), not merged"
+        return f"{pair_label} are in blocks {i} and {j} ({types}), not merged"
 
     def _adjacent(self, i: int, j: int) -> bool:
         a, b = self.blocks[i], self.blocks[j]
         return bool(set(a.outputs) & set(b.inputs) or set(b.outputs) & set(a.inputs))
 
     def check(self) -> None:
-        """Raise PlanError unless each node is in exactly one block and the blocks can run in order."""
+        """Raise PlanError unless each node is in one block and the blocks can run in order."""
         placed = [id(n) for b in self.blocks for n in b.nodes]
         if sorted(placed) != sorted(id(n) for n in self.graph.nodes):
             raise PlanError("the blocks are not a partition of the graph's nodes")
@@ -105,7 +103,8 @@ class Plan:
 
     def to_text(self) -> str:
         """Print the plan, one block a paragraph."""
-        lines = [f"plan by {self.planner}: {len(self.graph.nodes)} nodes, {len(self.blocks)} blocks"]
+        counts = f"{len(self.graph.nodes)} nodes, {len(self.blocks)} blocks"
+        lines = [f"plan by {self.planner}: {counts}"]
         for i, b in enumerate(self.blocks):
             kind = "opaque" if b.opaque else b.mapping_type.value
             lines.append(f"block {i} [{kind}] ({', '.join(b.inputs)}) -> ({', '.join(b.outputs)})")
@@ -138,8 +137,7 @@ def make_block(graph: Graph, nodes: Iterable[Node]) -> Block:
         o
         for n in inside
         for o in n.outputs
-        if o
-        and (o in graph.outputs or any(id(c) not in ids for c in graph.consumers.get(o, ())))
+        if o and (o in graph.outputs or any(id(c) not in ids for c in graph.consumers.get(o, ())))
     )
     return Block(
         nodes=inside,
