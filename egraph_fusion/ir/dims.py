@@ -78,7 +78,7 @@ class Poly:
         return " + ".join(_show(m, c) for m, c in self.terms)
 
     def __repr__(self) -> str:
-        """Same as `str`."""
+        """Print as `str` does."""
         return str(self)
 
 

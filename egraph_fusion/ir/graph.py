@@ -65,7 +65,9 @@ class Node:
     tensor operands by value name ("" where an optional one is absent); what the registry declares as
     an attribute is in `attrs` whatever the opset's form was.  `opaque` nodes have no declaration
     that applies: they are carried unchanged.  `captures` are outer values that subgraphs read.
-    `payload` is the node as it came in (an ONNX NodeProto), for verbatim export and the fallback.
+    `payload` is the node as it came in (an ONNX NodeProto), for verbatim export and the fallback;
+    `absorbed` holds the constant operands of the payload, by position, that became attributes.
+    `reason` says why a node is opaque, `rules` names the rewrites that made a node.
     """
 
     op: str
@@ -76,6 +78,11 @@ class Node:
     opaque: bool = False
     captures: tuple[str, ...] = ()
     payload: bytes = field(default=b"", compare=False, repr=False)
+    absorbed: Mapping[int, Constant] = field(
+        default_factory=lambda: MappingProxyType({}), compare=False, repr=False
+    )
+    reason: str = field(default="", compare=False)
+    rules: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -105,6 +112,7 @@ class Graph:
     """A program: nodes in topological order over named values.
 
     Every value has a type in `types`; a value is an input, a constant or one output of one node.
+    `defaults` are the values of inputs that a caller may leave out.
     `header` is what the importer needs to write the model back (an ONNX ModelProto without nodes
     and initializers); the IR does not look into it.
     """
@@ -117,6 +125,7 @@ class Graph:
     constants: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
     header: bytes = field(default=b"", compare=False, repr=False)
     opset: int = 0
+    defaults: Mapping[str, Constant] = field(default_factory=lambda: MappingProxyType({}))
 
     @cached_property
     def producers(self) -> Mapping[str, Node]:
@@ -219,9 +228,7 @@ def topological(
                 if v in have:
                     continue
                 if v not in makes:
-                    raise ModelError(
-                        f"node {pool[i].label()} reads {v!r}, which nothing defines"
-                    )
+                    raise ModelError(f"node {pool[i].label()} reads {v!r}, which nothing defines")
                 if state.get(makes[v]) == 1:
                     raise ModelError(f"the graph has a cycle through {v!r}")
                 if state.get(makes[v]) != 2:

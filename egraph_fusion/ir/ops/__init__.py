@@ -2,12 +2,16 @@
 
 from egraph_fusion.ir.ops import (
     contraction,
+    convolution,
     elementwise,
     lookup,
     movement,
     normalization,
+    pad,
     pooling,
     reduction,
+    scan,
+    slicing,
 )
 from egraph_fusion.ir.ops.operator import OPERATORS, Kind, Law, MappingType, Operator, declared
 
@@ -18,11 +22,15 @@ __all__ = [
     "MappingType",
     "Operator",
     "contraction",
+    "convolution",
     "declared",
     "elementwise",
     "lookup",
     "movement",
     "normalization",
+    "pad",
     "pooling",
     "reduction",
+    "scan",
+    "slicing",
 ]

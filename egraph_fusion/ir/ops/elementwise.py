@@ -49,7 +49,9 @@ def broadcast_type(types: Types, dtype: DType) -> tuple[TensorType, ...]:
 def _clash(shapes: Sequence[tuple[Dim, ...]]) -> list[bool]:
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(s)) + s for s in shapes]
-    columns = [{d for d in dims if isinstance(d, int) and d != 1} for dims in zip(*padded, strict=True)]
+    columns = [
+        {d for d in dims if isinstance(d, int) and d != 1} for dims in zip(*padded, strict=True)
+    ]
     return [len(c) > 1 for c in columns]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, Flag, auto
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from egraph_fusion.errors import EgraphFusionError
-from egraph_fusion.ir.dims import Dim, product
+from egraph_fusion.ir.dims import Dim, Shape, product
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue, Node
 from egraph_fusion.ir.tensors import DType, TensorType
 
@@ -94,6 +94,7 @@ Scalar = Callable[[Scalars, Sequence[Any], Attrs], Any]
 Evaluate = Callable[[Sequence[Array | None], Attrs], tuple[Array, ...]]
 MappingRule = Callable[[Types, Sequence[TensorType], Sequence[bool], Attrs], MappingType]
 Body = Callable[["Builder", Sequence[str], Attrs], tuple[str, ...]]
+Complete = Callable[["Types", dict[str, AttrValue]], dict[str, AttrValue]]
 Interval = tuple[float, float]
 IntervalRule = Callable[[Sequence[Interval], Attrs], Interval]
 
@@ -129,7 +130,7 @@ class Indices(Protocol):
 class Piece:
     """Where an output element of a movement operator comes from.
 
-    Operand number and index in it (operand None: the literal zero), if condition `when` holds
+    Operand number and index in it (operand None: the literal `value`), if condition `when` holds
     (None: always).  Of several pieces the first whose condition holds gives the element; its index
     is only evaluated then.
     """
@@ -137,6 +138,7 @@ class Piece:
     operand: int | None
     index: tuple[Any, ...]
     when: Any | None = None
+    value: float = 0.0
 
 
 Pull = Callable[
@@ -161,12 +163,14 @@ class Reduction:
 class Attr:
     """A normalised attribute: `kind` is int, float, str, ints, floats or strs; `default` may be None.
 
-    `axis` and `axes` attributes are stored non-negative once the rank is known.
+    `axis_of` marks axes, stored non-negative once the rank is known: "operand" counts the first
+    operand's dimensions, "result" those of the result (Unsqueeze, OneHot).
     """
 
     name: str
     kind: str
     default: AttrValue | None = None
+    axis_of: Literal["", "operand", "result"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,8 @@ class Operator:
     Beside it stands the meaning that lowering uses, by family: `scalar` (elementwise), `pull`
     (movement: output element number and index to operand elements), `reduction`, or `body`
     (composites: the same function written with other declared operators).  `outputs` is the number
-    of outputs, None where the node says it.
+    of outputs, None where the node says it.  `complete` supplies attributes whose default depends
+    on the operands (all axes, reversed perm, strides of 1, auto_pad resolved to pads).
     """
 
     name: str
@@ -197,6 +202,7 @@ class Operator:
     reduction: Reduction | None = None
     body: Body | None = None
     outputs: int | None = 1
+    complete: Complete | None = None
 
     def attr(self, name: str) -> Attr:
         """Return the declaration of the attribute `name`."""
@@ -207,7 +213,9 @@ class Operator:
         names = {a.name for a in self.attrs}
         extra = sorted(set(attrs) - names)
         if extra:
-            raise TypeRuleError(f"{self.name} has no attribute {extra[0]!r}; it has {sorted(names)}")
+            raise TypeRuleError(
+                f"{self.name} has no attribute {extra[0]!r}; it has {sorted(names)}"
+            )
         filled = {a.name: a.default for a in self.attrs if a.default is not None}
         return {**filled, **attrs}
 
@@ -226,6 +234,90 @@ def register(operator: Operator) -> Operator:
 def declared(n: Node) -> Operator | None:
     """Return the declaration that applies to `n`, or None for an opaque node."""
     return None if n.opaque else OPERATORS.get(n.op)
+
+
+def normalized(
+    operator: Operator, types: Types, attrs: Mapping[str, AttrValue]
+) -> dict[str, AttrValue]:
+    """Return `attrs` in the registry's form: defaults filled, axes counted from the front.
+
+    Raises TypeRuleError for unknown names and for axes outside the rank; axes of an operand of
+    unknown rank stay as they are.
+    """
+    filled = operator.with_defaults(attrs)
+    if operator.complete is not None:
+        filled = operator.complete(types, filled)
+    shape = types[0].shape if types and types[0] is not None else None
+    for attr in operator.attrs:
+        if attr.axis_of and attr.name in filled and shape is not None:
+            filled[attr.name] = _counted(attr, filled[attr.name], len(shape), operator.name)
+    return filled
+
+
+def _counted(attr: Attr, value: AttrValue, rank: int, op: str) -> AttrValue:
+    if isinstance(value, int):
+        extra = 1 if attr.axis_of == "result" else 0
+        return normal_axis(value, rank + extra, op)
+    if isinstance(value, str | bytes | float):
+        raise TypeRuleError(f"{op}: {attr.name} must hold integers, got {value!r}")
+    extra = len(value) if attr.axis_of == "result" else 0
+    axes = tuple(normal_axis(int(v), rank + extra, op) for v in value)
+    if len(set(axes)) != len(axes):
+        raise TypeRuleError(f"{op}: {attr.name} {value} names an axis twice")
+    return axes
+
+
+def normal_axis(axis: int, rank: int, op: str = "operator") -> int:
+    """Return `axis` counted from the front; TypeRuleError if it is outside `rank`."""
+    if not -rank <= axis < rank:
+        raise TypeRuleError(f"{op}: axis {axis} is outside the operand's rank {rank}")
+    return axis % rank
+
+
+def integer(attrs: Attrs, name: str) -> int:
+    """Return the integer attribute `name`; TypeRuleError if it is missing or not an integer."""
+    value = attrs.get(name)
+    if not isinstance(value, int):
+        raise TypeRuleError(f"attribute {name} must be an integer, got {value!r}")
+    return value
+
+
+def number(attrs: Attrs, name: str) -> float:
+    """Return the numeric attribute `name`; TypeRuleError if it is missing or not a number."""
+    value = attrs.get(name)
+    if not isinstance(value, int | float):
+        raise TypeRuleError(f"attribute {name} must be a number, got {value!r}")
+    return float(value)
+
+
+def integers(attrs: Attrs, name: str) -> tuple[int, ...]:
+    """Return the attribute `name` as integers; TypeRuleError if it is missing or holds others."""
+    value = attrs.get(name)
+    if not isinstance(value, tuple | list) or not all(isinstance(v, int) for v in value):
+        raise TypeRuleError(f"attribute {name} must hold integers, got {value!r}")
+    return tuple(int(v) for v in value)
+
+
+def types_of(values: Sequence[Array | None]) -> tuple[TensorType | None, ...]:
+    """Return the types of arrays; None for an absent one."""
+    return tuple(None if v is None else TensorType(DType.of(v.dtype), v.shape) for v in values)
+
+
+def known_shape(types: Types, operand: int = 0) -> Shape | None:
+    """Return the shape of an operand, or None if it is absent or of unknown rank."""
+    found = types[operand] if operand < len(types) else None
+    return None if found is None else found.shape
+
+
+def fixed_mapping(mapping: MappingType) -> MappingRule:
+    """Return the rule of an operator whose mapping type does not depend on its operands."""
+
+    def rule(
+        _ins: Types, _outs: Sequence[TensorType], _constant: Sequence[bool], _attrs: Attrs
+    ) -> MappingType:
+        return mapping
+
+    return rule
 
 
 def first(types: Types) -> TensorType:

@@ -40,6 +40,12 @@ class NumpyScalars:
             raise AttributeError(f"no scalar operator is called {name!r}") from None
 
 
+def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that sums run in: float32 for 16-bit floats, else the dtype itself."""
+    narrow = dtype.itemsize == 2 and DType.of(dtype).is_float
+    return np.dtype(np.float32) if narrow else dtype
+
+
 def _float_work(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compute 16-bit floats in float32 and round once, as the generated code does."""
 
@@ -131,10 +137,36 @@ NUMPY_SCALARS: dict[str, Callable[..., Any]] = {
     "isnan": np.isnan,
     "select": np.where,
     **{
-        name: _float_work(getattr(np, {"asin": "arcsin", "acos": "arccos", "atan": "arctan",
-                                       "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}.get(name, name)))
+        name: _float_work(
+            getattr(
+                np,
+                {
+                    "asin": "arcsin",
+                    "acos": "arccos",
+                    "atan": "arctan",
+                    "asinh": "arcsinh",
+                    "acosh": "arccosh",
+                    "atanh": "arctanh",
+                }.get(name, name),
+            )
+        )
         for name in (
-            "exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh".split()
+            [
+                "exp",
+                "log",
+                "sin",
+                "cos",
+                "tan",
+                "asin",
+                "acos",
+                "atan",
+                "sinh",
+                "cosh",
+                "tanh",
+                "asinh",
+                "acosh",
+                "atanh",
+            ]
         )
     },
 }
