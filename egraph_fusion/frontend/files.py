@@ -1,0 +1,77 @@
+"""Model files: read with one clear error for every kind of broken input, written atomically."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from egraph_fusion.errors import ModelError
+
+PROTOBUF_LIMIT = 2**31 - 1
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """Read the ONNX file at `path`, external data not yet loaded; ModelError if it is none."""
+    if path.is_dir():
+        raise ModelError(f"{path} is a directory; expected an ONNX file")
+    if not path.exists():
+        raise ModelError(f"{path} does not exist")
+    try:
+        size = path.stat().st_size
+        if size > PROTOBUF_LIMIT:
+            raise ModelError(
+                f"{path} has {size} bytes; an ONNX file holds at most 2 GB, "
+                "larger weights belong into external data files"
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+    return decode_model(data, str(path))
+
+
+def decode_model(data: bytes, name: str) -> onnx.ModelProto:
+    """Parse `data` as a ModelProto; ModelError, naming `name`, if it is empty, cut off or no model."""
+    if not data:
+        raise ModelError(f"{name} is empty; expected an ONNX model")
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise ModelError(
+            f"{name} is no ONNX model, or is damaged or cut off "
+            f"(its {len(data)} bytes do not decode)"
+        ) from error
+    if not model.HasField("graph"):
+        raise ModelError(f"{name} is no ONNX model: it holds no graph")
+    return model
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Write a file under a temporary name beside `path` and rename it; ModelError if that fails.
+
+    Nothing is left behind, and an older file stays, if anything goes wrong.
+    """
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise ModelError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

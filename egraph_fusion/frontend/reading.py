@@ -1,0 +1,331 @@
+"""One ONNX node read: into its normal form if the registry takes it, else carried as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+
+from egraph_fusion.errors import EgraphFusionError, ModelError
+from egraph_fusion.frontend.folding import entries_of, folded, followed, shape_dims
+from egraph_fusion.frontend.forms import CannotReadError, Form, Raw, Reading, decode, reader_of
+from egraph_fusion.frontend.inference import Inference, dtype_complaint, schema_of
+from egraph_fusion.frontend.scopes import captures
+from egraph_fusion.frontend.types import ELEMENT_TYPES
+from egraph_fusion.frontend.weights import read_tensor
+from egraph_fusion.ir.dims import Shape, static
+from egraph_fusion.ir.graph import Array, AttrValue, Constant, Node, frozen_attrs
+from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.ops.operator import Attr, Operator, TypeRuleError, normalized
+from egraph_fusion.ir.tensors import DType, TensorType
+
+_NOT_COMPUTED_ON = {DType.OTHER, DType.STRING, DType.COMPLEX64, DType.COMPLEX128}
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "int": int,
+    "float": (int, float),
+    "str": str,
+    "ints": int,
+    "floats": (int, float),
+    "strs": str,
+}
+
+
+@dataclass
+class Workspace:
+    """What is known while a model is read.
+
+    `arrays` holds constants and folded values, `dims` integer values known as dimensions,
+    `from_shape` values computed from shapes, `used` values that anything reads, `taken` all names.
+    """
+
+    opset: int
+    readable: str
+    inference: Inference
+    used: frozenset[str]
+    graph_outputs: frozenset[str]
+    taken: set[str]
+    types: dict[str, TensorType] = field(default_factory=lambda: {})
+    arrays: dict[str, Array] = field(default_factory=lambda: {})
+    dims: dict[str, Shape] = field(default_factory=lambda: {})
+    constants: dict[str, Constant] = field(default_factory=lambda: {})
+    from_shape: set[str] = field(default_factory=lambda: set())
+
+    def define(self, value: str, array: Array) -> None:
+        """Enter a constant of the graph."""
+        constant = Constant.of(array)
+        self.constants[value] = constant
+        self.arrays[value] = constant.array
+        self.types[value] = constant.type
+
+    def fresh(self, hint: str) -> str:
+        """Return a value name that nothing has."""
+        name, count = hint, 1
+        while name in self.taken:
+            name, count = f"{hint}_{count}", count + 1
+        self.taken.add(name)
+        return name
+
+
+def read_node(space: Workspace, proto: onnx.NodeProto) -> list[Node]:
+    """Read one node, entering its results in `space`; ModelError if no reading makes sense.
+
+    Gives no node if the results were folded, several where the old form has no single new one.
+    """
+    form = None
+    try:
+        form = _form(space, proto)
+        _check_dtypes(space, proto, form)
+        if space.readable:
+            raise CannotReadError(space.readable)
+        return _declared(space, proto, form)
+    except CannotReadError as error:
+        return [_opaque(space, proto, form, str(error), impossible=False)]
+    except TypeRuleError as error:
+        return [_opaque(space, proto, form, str(error), impossible=True)]
+
+
+def describe(proto: onnx.NodeProto, types: dict[str, TensorType]) -> str:
+    """Return how messages show a node: name, operator, operands with their types."""
+    name = proto.name or next((o for o in proto.output if o), "?")
+    operands = ", ".join(f"{v}: {types[v]}" if v in types else (v or "-") for v in proto.input)
+    return f"node {name!r}: {proto.op_type}({operands})"
+
+
+def _form(space: Workspace, proto: onnx.NodeProto) -> Form:
+    if proto.domain:
+        raise CannotReadError(f"it belongs to the domain {proto.domain!r}")
+    attrs: dict[str, Raw] = {}
+    for attribute in proto.attribute:
+        if attribute.type == onnx.AttributeProto.TENSOR:
+            attrs[attribute.name] = read_tensor(attribute.t, None)
+        else:
+            attrs[attribute.name] = decode(attribute)
+    inputs = tuple(proto.input)
+    while inputs and not inputs[-1]:
+        inputs = inputs[:-1]
+    return Form(
+        op=proto.op_type,
+        opset=space.opset,
+        inputs=inputs,
+        outputs=tuple(proto.output),
+        attrs=attrs,
+        types=tuple(space.types[v] if v else None for v in inputs),
+        values={i: space.arrays[v] for i, v in enumerate(inputs) if v in space.arrays},
+        dims={i: space.dims[v] for i, v in enumerate(inputs) if v in space.dims},
+        used=tuple(v in space.used for v in proto.output),
+    )
+
+
+def _check_dtypes(space: Workspace, proto: onnx.NodeProto, _form: Form) -> None:
+    schema = schema_of(proto.op_type, "", space.opset)
+    complaint = "" if schema is None else dtype_complaint(proto, schema, space.types)
+    if complaint:
+        raise ModelError(f"{describe(proto, space.types)}: {complaint}")
+
+
+def _declared(space: Workspace, proto: onnx.NodeProto, form: Form) -> list[Node]:
+    known = _shape_arithmetic(space, form)
+    if known:
+        return []
+    read = reader_of(form.op, form.opset)(form)
+    readings = [read] if isinstance(read, Reading) else list(read)
+    nodes: list[Node] = []
+    for reading in readings:
+        nodes.extend(_apply(space, proto, form, reading, alone=len(readings) == 1))
+    _follow(space, form)
+    return nodes
+
+
+def _shape_arithmetic(space: Workspace, form: Form) -> bool:
+    """Enter what a Shape or Size gives; whether that replaces the node."""
+    if form.op not in ("Shape", "Size") or not form.outputs:
+        return False
+    dims, value = shape_dims(form), form.outputs[0]
+    if dims is None:
+        return False
+    space.from_shape.add(value)
+    sizes = static(dims)
+    if sizes is None:
+        space.dims[value] = dims
+        return False
+    array = np.array(sizes if form.op == "Shape" else sizes[0], np.int64)
+    return _enter(space, value, array)
+
+
+def _enter(space: Workspace, value: str, array: Array) -> bool:
+    """Enter a folded value; whether its node can go (a graph output keeps it)."""
+    if value in space.graph_outputs:
+        frozen = Constant.of(array)
+        space.arrays[value] = frozen.array
+        return False
+    space.define(value, array)
+    return True
+
+
+def _apply(
+    space: Workspace, proto: onnx.NodeProto, form: Form, reading: Reading, *, alone: bool
+) -> list[Node]:
+    operator = OPERATORS.get(reading.op)
+    if operator is None:
+        raise CannotReadError(f"operator {reading.op} has no declaration")
+    fresh = {v: space.fresh(f"{form.outputs[0]}_{v}") for v in reading.constants}
+    inputs = tuple(fresh.get(v, v) for v in reading.inputs)
+    for hint, array in reading.constants.items():
+        space.define(fresh[hint], array)
+    types = tuple(space.types[v] if v else None for v in inputs)
+    _check_operands(operator, types)
+    attrs = _completed(operator, types, reading)
+    outputs = _outputs(operator, form, reading)
+    results = operator.infer(types, attrs)
+    if len(results) < len(outputs):
+        raise CannotReadError(f"{len(outputs)} outputs, of which {len(results)} are computed")
+    results = _sharpened(space, proto, outputs, results) if alone else results
+    for value, kind in zip(outputs, results, strict=False):
+        if value:
+            space.types[value] = kind
+    if _fold(space, operator, attrs, inputs, outputs, results):
+        return []
+    absorbed = {i: Constant.of(form.values[i]) for i in reading.absorbed if i in form.values}
+    return [
+        Node(
+            op=reading.op,
+            inputs=inputs,
+            outputs=outputs,
+            attrs=frozen_attrs(attrs),
+            name=proto.name if alone else "",
+            payload=proto.SerializeToString(deterministic=True) if alone else b"",
+            absorbed=MappingProxyType(absorbed),
+        )
+    ]
+
+
+def _check_operands(operator: Operator, types: Sequence[TensorType | None]) -> None:
+    low, high = operator.arity
+    if len(types) < low or (high is not None and len(types) > high):
+        raise CannotReadError(f"{len(types)} operands, declared are {low} to {high or 'many'}")
+    if any(t is None for t in types[:low]):
+        raise CannotReadError("a needed operand is missing")
+    for kind in types:
+        if kind is not None and kind.dtype in _NOT_COMPUTED_ON:
+            raise CannotReadError(f"an operand is {kind}, which is carried but not computed on")
+
+
+def _completed(
+    operator: Operator, types: Sequence[TensorType | None], reading: Reading
+) -> dict[str, AttrValue]:
+    kinds = {a.name: a for a in operator.attrs}
+    for name, value in reading.attrs.items():
+        if name in kinds and not _fits(kinds[name], value):
+            raise TypeRuleError(f"attribute {name} is {value!r}, expected {kinds[name].kind}")
+    try:
+        return normalized(operator, types, reading.attrs)
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise TypeRuleError(f"its attributes cannot be used: {error}") from error
+
+
+def _fits(attr: Attr, value: AttrValue) -> bool:
+    expected = _KINDS[attr.kind]
+    if attr.kind.endswith("s"):
+        return isinstance(value, tuple) and all(isinstance(v, expected) for v in value)
+    return isinstance(value, expected)
+
+
+def _outputs(operator: Operator, form: Form, reading: Reading) -> tuple[str, ...]:
+    """Return the outputs that the declaration computes; CannotReadError if another one is used."""
+    outputs = reading.outputs or form.outputs
+    while outputs and (not outputs[-1]):
+        outputs = outputs[:-1]
+    if operator.outputs is None or reading.outputs:
+        return outputs
+    if any(form.used[operator.outputs : len(outputs)]):
+        raise CannotReadError(f"output {operator.outputs + 1} or a later one is used")
+    return outputs[: operator.outputs]
+
+
+def _sharpened(
+    space: Workspace, proto: onnx.NodeProto, outputs: Sequence[str], results: Sequence[TensorType]
+) -> tuple[TensorType, ...]:
+    """Take the rank from ONNX's inference where the registry's rule left it open."""
+    if all(t.shape is not None for t in results):
+        return tuple(results)
+    try:
+        inferred, _ = space.inference.infer(proto, space.types, space.arrays)
+    except ModelError:
+        return tuple(results)
+    better: list[TensorType] = []
+    for i, kind in enumerate(results):
+        found = inferred.get(outputs[i]) if i < len(outputs) else None
+        usable = kind.shape is None and found is not None and found.dtype is kind.dtype
+        better.append(found if usable and found is not None else kind)
+    return tuple(better)
+
+
+def _fold(
+    space: Workspace,
+    operator: Operator,
+    attrs: dict[str, AttrValue],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    results: Sequence[TensorType],
+) -> bool:
+    present = [v for v in inputs if v]
+    tainted = any(v in space.from_shape for v in present)
+    if tainted:
+        space.from_shape.update(v for v in outputs if v)
+    if not present or not all(v in space.arrays for v in present):
+        return False
+    operands = [space.arrays[v] if v else None for v in inputs]
+    values = folded(operator, attrs, results, operands, tainted)
+    if values is None:
+        return False
+    entered = [_enter(space, v, a) for v, a in zip(outputs, values, strict=False) if v]
+    return all(entered)
+
+
+def _follow(space: Workspace, form: Form) -> None:
+    """Enter the result as dimensions if its operands are known as such."""
+    value = form.outputs[0] if form.outputs else ""
+    kind = space.types.get(value)
+    if not value or kind is None or kind.shape is None or len(kind.shape) > 1:
+        return
+    if value in space.arrays or not kind.dtype.is_integer:
+        return
+    entries: list[Shape | None] = []
+    for i in range(len(form.inputs)):
+        array = form.values.get(i)
+        entries.append(form.dims.get(i) if array is None else entries_of(array))
+    dims = followed(form, entries)
+    if dims is not None:
+        space.dims[value] = dims
+
+
+def _opaque(
+    space: Workspace, proto: onnx.NodeProto, form: Form | None, reason: str, *, impossible: bool
+) -> Node:
+    inferred, complaint = space.inference.infer(proto, space.types, space.arrays)
+    if complaint:
+        detail = f"{complaint} ({reason})" if impossible else complaint
+        raise ModelError(f"{describe(proto, space.types)}: {detail}")
+    space.types.update(inferred)
+    attrs: dict[str, AttrValue] = {}
+    for attribute in proto.attribute:
+        try:
+            value = decode(attribute)
+        except EgraphFusionError:
+            continue
+        if not isinstance(value, np.ndarray):
+            attrs[attribute.name] = value
+    return Node(
+        op=f"{proto.domain}:{proto.op_type}" if proto.domain else proto.op_type,
+        inputs=tuple(proto.input),
+        outputs=tuple(proto.output),
+        attrs=frozen_attrs(attrs),
+        name=proto.name,
+        opaque=True,
+        captures=captures(proto),
+        payload=proto.SerializeToString(deterministic=True),
+        reason=reason,
+    )

@@ -1,0 +1,111 @@
+"""What of a model is kept beside the graph for export, and what of it is checked before reading."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+import onnx
+import onnx.inliner
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from egraph_fusion.errors import ModelError
+from egraph_fusion.frontend.scopes import subgraphs
+
+MAX_INLINED_NODES = 1_000_000
+Key = tuple[str, str, str]
+_WEIGHTS = ("initializer", "sparse_initializer")
+
+
+def default_domain(domain: str) -> str:
+    """Return the domain's name; ONNX's own has two spellings."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the opset version of every domain; ModelError if one is stated twice, differently."""
+    found: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = default_domain(entry.domain)
+        if found.setdefault(domain, entry.version) != entry.version:
+            raise ModelError(f"the model imports domain {domain!r} in two versions")
+    return found
+
+
+def header_of(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of the model without nodes, initializers and value types."""
+    header = onnx.ModelProto()
+    _copy(model, header, ("graph",))
+    _copy(model.graph, header.graph, ("node", "value_info", *_WEIGHTS))
+    return header
+
+
+def _copy(source: Message, target: Message, without: Collection[str]) -> None:
+    for field, value in source.ListFields():
+        if field.name in without:
+            continue
+        if isinstance(value, str | bytes | int | float):
+            setattr(target, field.name, value)
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and isinstance(value, Message):
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            getattr(target, field.name).extend(value)
+
+
+def inlined(model: onnx.ModelProto, header: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Return the model's nodes with calls of model-local functions replaced by their bodies.
+
+    Calls that ONNX's inliner leaves stay; then the header keeps their functions.  ModelError for
+    functions that call themselves or expand without bounds.
+    """
+    if not model.functions:
+        return list(model.graph.node)
+    _check_expansion(model)
+    bare = onnx.ModelProto()
+    bare.CopyFrom(header)
+    bare.graph.node.extend(model.graph.node)
+    try:
+        flat = onnx.inliner.inline_local_functions(bare)
+    except (RuntimeError, ValueError, TypeError):
+        return list(model.graph.node)
+    left = {_key(n) for n in _all_nodes(flat.graph.node)}
+    kept = [f for f in model.functions if (default_domain(f.domain), f.name, f.overload) in left]
+    if kept:
+        return list(model.graph.node)
+    header.ClearField("functions")
+    return list(flat.graph.node)
+
+
+def _key(node: onnx.NodeProto) -> Key:
+    return (default_domain(node.domain), node.op_type, node.overload)
+
+
+def _all_nodes(nodes: Collection[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from _all_nodes(graph.node)
+
+
+def _check_expansion(model: onnx.ModelProto) -> None:
+    bodies = {(default_domain(f.domain), f.name, f.overload): f for f in model.functions}
+    sizes: dict[Key, int] = {}
+
+    def size(key: Key, callers: tuple[Key, ...]) -> int:
+        if key in callers:
+            raise ModelError(f"model-local function {key[1]!r} calls itself")
+        if key not in sizes:
+            called = Counter(_key(n) for n in _all_nodes(bodies[key].node))
+            sizes[key] = _total(called, lambda k: size(k, (*callers, key)), bodies)
+        return sizes[key]
+
+    calls = Counter(_key(n) for n in _all_nodes(model.graph.node))
+    for key in bodies:
+        size(key, ())
+    if _total(calls, lambda k: sizes[k], bodies) > MAX_INLINED_NODES:
+        raise ModelError(f"model-local functions expand to more than {MAX_INLINED_NODES} nodes")
+
+
+def _total(called: Mapping[Key, int], size: Callable[[Key], int], bodies: Collection[Key]) -> int:
+    return sum(n * (size(k) if k in bodies else 1) for k, n in called.items())
