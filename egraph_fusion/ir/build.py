@@ -65,7 +65,7 @@ class GraphBuilder:
         outputs: Sequence[str] | None = None,
         **attrs: AttrValue,
     ) -> tuple[str, ...]:
-        """Apply a declared operator of `n_outputs` outputs, fresh or named, and return their values."""
+        """Apply a declared operator and return its first `n_outputs` values, fresh or named."""
         operator = OPERATORS.get(opname)
         if operator is None:
             raise ModelError(f"operator {opname!r} is not declared")

@@ -8,6 +8,8 @@ does not fire).
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -197,7 +199,15 @@ def _divide_by_monomial(a: Dim, b: Dim) -> Dim | None:
 
 
 def _show(monomial: Monomial, coefficient: int) -> str:
-    atoms = [str(a) if p == 1 else "*".join([str(a)] * p) for a, p in monomial]
+    atoms = ["*".join([_show_atom(a)] * p) for a, p in monomial]
     if coefficient != 1 or not atoms:
         atoms.insert(0, str(coefficient))
     return "*".join(atoms)
+
+
+def _show_atom(atom: str | FloorDiv) -> str:
+    """Print a symbol as it is if it is a word, else quoted."""
+    return str(atom) if isinstance(atom, FloorDiv) or _WORD.match(atom) else json.dumps(atom)
+
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -62,8 +62,8 @@ class Node:
     """One operator application.
 
     `op` is the ONNX name, prefixed by `domain:` outside the default domain.  `inputs` holds the
-    tensor operands by value name ("" where an optional one is absent); what the registry declares as
-    an attribute is in `attrs` whatever the opset's form was.  `opaque` nodes have no declaration
+    tensor operands by value name ("" where an optional one is absent); what the registry declares
+    as an attribute is in `attrs` whatever the opset's form was.  `opaque` nodes have no declaration
     that applies: they are carried unchanged.  `captures` are outer values that subgraphs read.
     `payload` is the node as it came in (an ONNX NodeProto), for verbatim export and the fallback;
     `absorbed` holds the constant operands of the payload, by position, that became attributes.

@@ -140,9 +140,9 @@ def _transpose_complete(types: Types, attrs: dict[str, AttrValue]) -> dict[str, 
         return {**filled, "auto_pad": "NOTSET"}
     if x is None:
         raise TypeRuleError("ConvTranspose: output_shape and auto_pad need a known rank")
-    target = [d * s for d, s in zip(x[2:], integers(filled, "strides"), strict=True)]
+    target: list[Dim] = [d * s for d, s in zip(x[2:], integers(filled, "strides"), strict=True)]
     if wanted is not None:
-        target = list(integers({"output_shape": wanted}, "output_shape"))[-rank:]
+        target = [*integers({"output_shape": wanted}, "output_shape")][-rank:]
     filled["pads"] = _pads_for(x[2:], w[2:], target, filled, upper=mode == "SAME_UPPER")
     return {**filled, "auto_pad": "NOTSET"}
 
@@ -216,7 +216,8 @@ def _transpose(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...
         part, kernel = x[:, g * each : (g + 1) * each], w[g * each : (g + 1) * each]
         target = out[:, g * w.shape[1] : (g + 1) * w.shape[1]]
         for tap in every(*(range(k) for k in w.shape[2:])):
-            scattered = np.tensordot(part, kernel[(slice(None), slice(None), *tap)], axes=(1, 0))
+            weights: Array = kernel[(slice(None), slice(None), *tap)]  # type: ignore[arg-type]
+            scattered = np.tensordot(part, weights, axes=(1, 0))
             where = _scatter(tap, parts, x.shape[2:])
             target[(slice(None), slice(None), *where)] += np.moveaxis(scattered, -1, 1)
     return (_with_bias(_cropped(out, parts, extra, full), bias, dtype),)

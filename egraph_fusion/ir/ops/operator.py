@@ -161,7 +161,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """A normalised attribute: `kind` is int, float, str, ints, floats or strs; `default` may be None.
+    """A normalised attribute; `kind` is int, float, str, ints, floats or strs.
 
     `axis_of` marks axes, stored non-negative once the rank is known: "operand" counts the first
     operand's dimensions, "result" those of the result (Unsqueeze, OneHot).
@@ -209,7 +209,7 @@ class Operator:
         return next(a for a in self.attrs if a.name == name)
 
     def with_defaults(self, attrs: Mapping[str, AttrValue]) -> dict[str, AttrValue]:
-        """Return `attrs` with every declared default filled in; unknown names raise TypeRuleError."""
+        """Return `attrs` with declared defaults filled in; TypeRuleError for unknown names."""
         names = {a.name for a in self.attrs}
         extra = sorted(set(attrs) - names)
         if extra:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def _taps(x: Array) -> tuple[int, ...]:
     return tuple(range(-(x.ndim - 2), 0))
 
 
-def _lowest(dtype: np.dtype[np.generic]) -> float | int:
+def _lowest(dtype: np.dtype[Any]) -> float | int:
     return int(np.iinfo(dtype).min) if DType.of(dtype).is_integer else -math.inf
 
 

@@ -131,7 +131,7 @@ def reduce_operator(
     laws: Law = Law.NONE,
     interval: IntervalRule | None = None,
 ) -> Operator:
-    """Declare a reduction with attributes `axes` (explicit; empty reduces nothing) and `keepdims`."""
+    """Declare a reduction with attributes `axes` (empty: reduces nothing) and `keepdims`."""
     return register(
         Operator(
             name=name,

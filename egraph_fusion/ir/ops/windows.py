@@ -1,4 +1,4 @@
-"""Sliding windows: the attributes, output sizes and numpy views that convolution and pooling share."""
+"""Sliding windows: what convolution and pooling share of attributes, sizes and numpy views."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Window:
 
 
 def windows(kernel: Shape, attrs: Attrs) -> tuple[Window, ...]:
-    """Return the window of each spatial axis; TypeRuleError if an attribute has the wrong length."""
+    """Return the window of each spatial axis; TypeRuleError for attributes of wrong length."""
     rank = len(kernel)
     strides, pads, dilations = (integers(attrs, n) for n in ("strides", "pads", "dilations"))
     if len(strides) != rank or len(dilations) != rank or len(pads) != 2 * rank:

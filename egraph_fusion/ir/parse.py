@@ -1,0 +1,351 @@
+"""Reading the text of a graph: a tokenizer and one function per kind of phrase."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeVar, cast
+
+import ml_dtypes
+import numpy as np
+
+from egraph_fusion.errors import ModelError
+from egraph_fusion.ir.dims import Dim, floordiv, symbol
+from egraph_fusion.ir.graph import Array, AttrValue, Constant, Graph, Node, frozen_attrs
+from egraph_fusion.ir.tensors import DType, TensorType
+
+KEYWORDS = frozenset({"graph", "header", "input", "default", "const", "output"})
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*")
+    |(?P<number>-inf\b|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)
+    |(?P<word>[A-Za-z_][A-Za-z0-9_./]*)
+    |(?P<mark>//|[\[\](){}:,=+*]))""",
+    re.VERBOSE,
+)
+Token = tuple[str, str]
+T = TypeVar("T")
+
+
+class Line:
+    """The tokens of one line, read from the left; errors name the line."""
+
+    def __init__(self, text: str, number: int) -> None:
+        self.number = number
+        self.tokens: list[Token] = []
+        self.at = 0
+        position, end = 0, len(text.rstrip())
+        while position < end:
+            found = _TOKEN.match(text, position)
+            if found is None or found.lastgroup is None:
+                raise self.error(f"cannot read {text[position : position + 20]!r}")
+            self.tokens.append((found.lastgroup, found[found.lastgroup]))
+            position = found.end()
+
+    def error(self, message: str) -> ModelError:
+        """Return the error to raise for `message`."""
+        return ModelError(f"graph text, line {self.number}: {message}")
+
+    def peek(self) -> Token:
+        """Return the next token; ("end", "") after the last."""
+        return self.tokens[self.at] if self.at < len(self.tokens) else ("end", "")
+
+    def take(self) -> Token:
+        """Return the next token and step over it."""
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Step over the unquoted token `text` if it comes next."""
+        kind, found = self.peek()
+        if kind == "string" or found != text:
+            return False
+        self.at += 1
+        return True
+
+    def expect(self, text: str) -> None:
+        """Step over the unquoted token `text`; ModelError if another comes next."""
+        if not self.accept(text):
+            raise self.error(f"expected {text!r}, found {self.peek()[1]!r}")
+
+    def name(self) -> str:
+        """Return a name, plain or quoted; `_` is the absent value."""
+        kind, text = self.take()
+        if kind == "string":
+            return self.unquoted(text)
+        if kind != "word":
+            raise self.error(f"expected a name, found {text!r}")
+        return "" if text == "_" else text
+
+    def string(self) -> str:
+        """Return a quoted string."""
+        kind, text = self.take()
+        if kind != "string":
+            raise self.error(f"expected a quoted string, found {text!r}")
+        return self.unquoted(text)
+
+    def unquoted(self, text: str) -> str:
+        """Return the meaning of a quoted token."""
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            raise self.error(f"bad string {text}") from None
+
+    def integer(self) -> int:
+        """Return an integer."""
+        kind, text = self.take()
+        if kind != "number" or not text.lstrip("-").isdigit():
+            raise self.error(f"expected an integer, found {text!r}")
+        return int(text)
+
+    def bytes(self) -> bytes:
+        """Return bytes written in base64."""
+        try:
+            return base64.b64decode(self.string(), validate=True)
+        except binascii.Error:
+            raise self.error("bad base64") from None
+
+    def listed(self, item: Callable[[], T], close: str) -> tuple[T, ...]:
+        """Return comma-separated items up to the mark `close`."""
+        items: list[T] = []
+        while not self.accept(close):
+            if items:
+                self.expect(",")
+            items.append(item())
+        return tuple(items)
+
+
+def _dim(line: Line) -> Dim:
+    """Read a sum of products of integers, symbols and floor divisions."""
+    total = _product(line)
+    while line.accept("+"):
+        total = total + _product(line)
+    return total
+
+
+def _product(line: Line) -> Dim:
+    value = _factor(line)
+    while line.accept("*"):
+        value = value * _factor(line)
+    return value
+
+
+def _factor(line: Line) -> Dim:
+    if line.accept("("):
+        numerator = _dim(line)
+        for mark in (")", "//", "("):
+            line.expect(mark)
+        denominator = _dim(line)
+        line.expect(")")
+        return floordiv(numerator, denominator)
+    if line.peek()[0] == "number":
+        return line.integer()
+    return symbol(line.name())
+
+
+def _type(line: Line) -> TensorType:
+    name = line.name()
+    try:
+        dtype = DType(name)
+    except ValueError:
+        raise line.error(f"{name!r} is no element type") from None
+    line.expect("[")
+    if line.accept("*"):
+        line.expect("]")
+        return TensorType(dtype, None)
+    return TensorType(dtype, line.listed(lambda: _dim(line), "]"))
+
+
+def _value(line: Line) -> AttrValue:
+    """Read one attribute value."""
+    if line.accept("["):
+        return cast(AttrValue, line.listed(lambda: _value(line), "]"))
+    if line.accept("bytes"):
+        return line.bytes()
+    kind, text = line.take()
+    if kind == "string":
+        return line.unquoted(text)
+    if text in ("nan", "inf", "-inf"):
+        return float(text)
+    if kind != "number":
+        raise line.error(f"expected an attribute value, found {text!r}")
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def _constant(line: Line, known: Mapping[str, Constant]) -> Constant:
+    declared = _type(line)
+    line.expect("=")
+    if line.accept("id"):
+        name = line.string()
+        if name not in known:
+            raise line.error(f"the data of constant {name!r} is elided and not given")
+        return known[name]
+    constant = Constant.of(_array(line, declared))
+    if constant.type != declared:
+        raise line.error(f"declared {declared}, but the data is {constant.type}")
+    return constant
+
+
+def _array(line: Line, declared: TensorType) -> Array:
+    shape = declared.static_shape
+    if shape is None:
+        raise line.error(f"a constant needs a static shape, not {declared}")
+    if line.accept("raw"):
+        dtype, data = _raw_dtype(line), line.bytes()
+        if len(data) != math.prod(shape) * dtype.itemsize:
+            raise line.error(f"{len(data)} bytes do not fill {declared}")
+        return np.frombuffer(data, dtype).reshape(shape)
+    line.expect("[")
+    items = line.listed(lambda: _value(line), "]")
+    if len(items) != math.prod(shape):
+        raise line.error(f"{len(items)} elements do not fill {declared}")
+    return np.array(items, dtype=declared.dtype.numpy).reshape(shape)
+
+
+def _raw_dtype(line: Line) -> np.dtype[np.generic]:
+    name = line.string()
+    try:
+        return np.dtype(getattr(ml_dtypes, name, name))
+    except TypeError:
+        raise line.error(f"{name!r} is no numpy dtype") from None
+
+
+class _Reader:
+    """Collects the parts of a graph line by line."""
+
+    def __init__(self, constants: Mapping[str, Constant]) -> None:
+        self.known = constants
+        self.graph = Graph("", (), (), (), {})
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Constant] = {}
+        self.defaults: dict[str, Constant] = {}
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+        self.nodes: list[Node] = []
+
+    def read(self, line: Line) -> None:
+        """Read one line."""
+        for keyword, phrase in (
+            ("graph", self._graph),
+            ("header", self._header),
+            ("input", self._input),
+            ("default", self._default),
+            ("const", self._const),
+            ("output", self._output),
+        ):
+            if line.accept(keyword):
+                phrase(line)
+                break
+        else:
+            self._node(line)
+        if line.peek()[0] != "end":
+            raise line.error(f"unexpected {line.peek()[1]!r}")
+
+    def finish(self) -> Graph:
+        """Return the graph, checked."""
+        graph = replace(
+            self.graph,
+            inputs=tuple(self.inputs),
+            outputs=tuple(self.outputs),
+            nodes=tuple(self.nodes),
+            types=MappingProxyType(self.types),
+            constants=MappingProxyType(self.constants),
+            defaults=MappingProxyType(self.defaults),
+        )
+        graph.check()
+        return graph
+
+    def _graph(self, line: Line) -> None:
+        name = line.string()
+        line.expect("opset")
+        self.graph = replace(self.graph, name=name, opset=line.integer())
+
+    def _header(self, line: Line) -> None:
+        self.graph = replace(self.graph, header=line.bytes())
+
+    def _input(self, line: Line) -> None:
+        self.inputs.append(self._declared(line))
+
+    def _declared(self, line: Line) -> str:
+        value = line.name()
+        if not value:
+            return ""
+        line.expect(":")
+        self.types[value] = _type(line)
+        return value
+
+    def _default(self, line: Line) -> None:
+        value = line.name()
+        line.expect(":")
+        self.defaults[value] = _constant(line, self.known)
+
+    def _const(self, line: Line) -> None:
+        value = line.name()
+        line.expect(":")
+        constant = _constant(line, self.known)
+        self.constants[value] = constant
+        self.types[value] = constant.type
+
+    def _output(self, line: Line) -> None:
+        self.outputs.append(line.name())
+
+    def _node(self, line: Line) -> None:
+        if line.accept("("):
+            line.expect(")")
+            line.expect("=")
+            outputs: tuple[str, ...] = ()
+        else:
+            outputs = line.listed(lambda: self._declared(line), "=")
+        op = line.name()
+        line.expect("(")
+        node = Node(op, line.listed(line.name, ")"), outputs)
+        if line.accept("{"):
+            pairs = line.listed(lambda: _pair(line), "}")
+            node = replace(node, attrs=frozen_attrs(dict(pairs)))
+        self.nodes.append(self._carried(line, node))
+
+    def _carried(self, line: Line, node: Node) -> Node:
+        """Read what follows the attributes, by keyword."""
+        if line.accept("captures"):
+            line.expect("[")
+            node = replace(node, captures=line.listed(line.name, "]"))
+        if line.accept("name"):
+            node = replace(node, name=line.string())
+        if line.accept("opaque"):
+            node = replace(node, opaque=True, reason=line.string())
+        if line.accept("rules"):
+            line.expect("[")
+            node = replace(node, rules=line.listed(line.string, "]"))
+        absorbed: dict[int, Constant] = {}
+        while line.accept("absorbed"):
+            position = line.integer()
+            line.expect(":")
+            absorbed[position] = _constant(line, self.known)
+        if absorbed:
+            node = replace(node, absorbed=MappingProxyType(absorbed))
+        return replace(node, payload=line.bytes()) if line.accept("payload") else node
+
+
+def _pair(line: Line) -> tuple[str, AttrValue]:
+    name = line.name()
+    line.expect(":")
+    return name, _value(line)
+
+
+def parse_graph(text: str, constants: Mapping[str, Constant] | None = None) -> Graph:
+    """Return the graph that `print_graph` printed.
+
+    `constants` holds by id the constants whose data the text leaves out.  Raises ModelError, naming
+    the line, for text that is no graph.
+    """
+    reader = _Reader(constants or {})
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            reader.read(Line(line, number))
+    return reader.finish()
