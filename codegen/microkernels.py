@@ -71,7 +71,7 @@ static inline float ef_fma1(float a, float b, float c) {
 }
 #endif
 """
-"""Vector type `ef_v` of EF_VL floats (`ef_vu` in memory), load, store, splat, fused multiply-add."""
+"""Vector type `ef_v` of EF_VL floats (in memory `ef_vu`), load, store, splat, multiply-add."""
 
 
 def prelude(vl: int | None = None) -> str:

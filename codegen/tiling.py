@@ -16,8 +16,13 @@ MULTIPLY_ADDS_PER_CYCLE: Final = 2.0
 MULTIPLY_ADD_LATENCY: Final = 4.0
 CALL_CYCLES: Final = 40.0
 """Cycles to call a micro-kernel, beside its loads and stores of the tile."""
+L2_BYTES_PER_CYCLE: Final = 24.0
+MEMORY_BYTES_PER_CYCLE: Final = 16.0
+"""Bytes of a panel that a core streams from beyond its L2 cache, mostly behind its arithmetic."""
 POINTER_CYCLES: Final = 2.0
 """Cycles to compute one row pointer."""
+LATE_UNITS: Final = 0.25
+"""Units that the last thread is late by, on average, when others also use the machine."""
 MAX_ROWS: Final = 10
 """Row pointers that stay in the general registers of x86-64."""
 VECTOR_REGISTERS: Final = {16: 32, 8: 16, 4: 16}
@@ -74,53 +79,75 @@ def schedule_contraction(
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name} = {value}: expected at least 1")
-    candidates = [
-        _blocked(m, n, k, taps, threads, l1, l2, vl, mr, nv) for mr, nv in register_tiles(vl)
-    ]
-    return min(candidates, key=lambda t: (_cycles(t, m, n, k, taps, threads, vl), -t.nv, -t.mr))
+    problem = _Problem(m, n, k, taps, threads, l1, l2, vl)
+    tilings = [t for mr, nv in register_tiles(vl) for t in _blockings(problem, mr, nv)]
+    return min(tilings, key=lambda t: (_cycles(problem, t), -t.nv, -t.mr, -t.mc))
 
 
-def _blocked(
-    m: int, n: int, k: int, taps: int, threads: int, l1: int, l2: int, vl: int, mr: int, nv: int
-) -> Tiling:
-    """Return the cache blocking of one register tile."""
-    nr = nv * vl
-    row_tiles, panels = ceil(m / mr), ceil(n / nr)
-    panel = taps * k * nr * 4
-    if panel * panels <= l2 // 2 and row_tiles >= threads:
-        tiles = _row_tiles_per_unit(row_tiles, threads, mr * max(taps * k, nr) * 4, l1, l2)
-        return Tiling(mr, nv, k, taps, tiles * mr, "m_outer")
-    most = max(1, (l2 // 4) // (nr * mr * 4))
-    splits = ceil(row_tiles / most)
-    while splits < row_tiles and splits * panels < threads:
-        splits += 1
-    mc = ceil(row_tiles / splits) * mr
-    if panel <= l2 // 2 or mc == mr:
-        return Tiling(mr, nv, k, taps, mc, "n_outer")
-    tc = max(1, min(taps, (l2 // 4) // (k * nr * 4)))
-    parts = ceil(k * nr * 4 / (l2 // 2))
-    return Tiling(mr, nv, ceil(k / parts), tc, mc, "n_outer")
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    m: int
+    n: int
+    k: int
+    taps: int
+    threads: int
+    l1: int
+    l2: int
+    vl: int
+
+    def panel_bytes(self, nv: int) -> int:
+        return self.taps * self.k * nv * self.vl * 4
 
 
-def _row_tiles_per_unit(row_tiles: int, threads: int, tile_bytes: int, l1: int, l2: int) -> int:
+def _blockings(problem: _Problem, mr: int, nv: int) -> list[Tiling]:
+    """Return the cache blockings worth comparing for one register tile."""
+    row_tiles = ceil(problem.m / mr)
+    panels = ceil(problem.n / (nv * problem.vl))
+    if problem.panel_bytes(nv) * panels <= problem.l2 // 2 and row_tiles >= problem.threads:
+        mc = mr * _row_tiles_per_unit(problem, row_tiles, mr, nv)
+        return [Tiling(mr, nv, problem.k, problem.taps, mc, "m_outer")]
+    scratch_rows = max(1, (problem.l2 // 4) // (nv * problem.vl * mr * 4))
+    fewest = ceil(row_tiles / scratch_rows)
+    splits = sorted({min(row_tiles, fewest * factor) for factor in (1, 2, 4)})
+    return [_column_blocking(problem, mr, nv, mr * ceil(row_tiles / s)) for s in splits]
+
+
+def _row_tiles_per_unit(problem: _Problem, row_tiles: int, mr: int, nv: int) -> int:
     """Return how many row tiles a unit takes: eight units a thread, and its operands in cache."""
-    balanced = row_tiles // (8 * threads)
-    cached = max(l1 // 2, l2 // 8) // tile_bytes
+    balanced = row_tiles // (8 * problem.threads)
+    tile_bytes = mr * max(problem.taps * problem.k, nv * problem.vl) * 4
+    cached = max(problem.l1 // 2, problem.l2 // 8) // tile_bytes
     return max(1, min(balanced, cached, 8))
 
 
-def _cycles(t: Tiling, m: int, n: int, k: int, taps: int, threads: int, vl: int) -> float:
+def _column_blocking(problem: _Problem, mr: int, nv: int, mc: int) -> Tiling:
+    """Cut the reduction so that the part of a panel that row tiles share stays in the L2 cache."""
+    k, taps = problem.k, problem.taps
+    if mc == mr or problem.panel_bytes(nv) <= problem.l2 // 2:
+        return Tiling(mr, nv, k, taps, mc, "n_outer")
+    tap_bytes = k * nv * problem.vl * 4
+    tc = max(1, min(taps, (problem.l2 // 4) // tap_bytes))
+    return Tiling(mr, nv, ceil(k / ceil(tap_bytes / (problem.l2 // 2))), tc, mc, "n_outer")
+
+
+def _cycles(problem: _Problem, t: Tiling) -> float:
     """Estimate the cycles until the last thread is done."""
-    row_tiles, panels = ceil(m / t.mr), ceil(n / (t.nv * vl))
-    products = t.mr * t.nv
+    m, n, k, taps, threads = problem.m, problem.n, problem.k, problem.taps, problem.threads
+    row_tiles, panels = ceil(m / t.mr), ceil(n / (t.nv * problem.vl))
+    vector_bytes = t.nv * problem.vl * 4
     step = max(
-        products / MULTIPLY_ADDS_PER_CYCLE,
+        t.mr * t.nv / MULTIPLY_ADDS_PER_CYCLE,
         (t.mr + t.nv) / LOADS_PER_CYCLE,
         MULTIPLY_ADD_LATENCY,
+        vector_bytes / L2_BYTES_PER_CYCLE if problem.panel_bytes(t.nv) > problem.l1 // 2 else 0.0,
     )
-    pointer_sets = 1 if t.order == "m_outer" else panels
     calls = row_tiles * panels * ceil(k / t.kc) * ceil(taps / t.tc)
-    work = row_tiles * panels * taps * k * step + calls * (CALL_CYCLES + 4 * products)
-    work += row_tiles * pointer_sets * taps * t.mr * POINTER_CYCLES
-    units = t.units(m, n, vl)
-    return work / units * ceil(units / threads)
+    pointers = row_tiles * t.mr * taps * (1 if t.order == "m_outer" else panels)
+    work = row_tiles * panels * taps * k * step
+    work += calls * (CALL_CYCLES + 4 * t.mr * t.nv) + pointers * POINTER_CYCLES
+    if t.order == "n_outer":
+        blocks = ceil(m / t.mc)
+        work += blocks * panels * problem.panel_bytes(t.nv) / MEMORY_BYTES_PER_CYCLE
+    units = t.units(m, n, problem.vl)
+    late = LATE_UNITS if threads > 1 else 0.0
+    return work / units * (ceil(units / threads) + late)
