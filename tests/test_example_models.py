@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from egraph_fusion.errors import ModelError
 from egraph_fusion.frontend.example_models import (
     EXAMPLES,
+    Array,
     example_inputs,
     example_path,
     is_skeleton,
@@ -25,9 +26,10 @@ DIGESTS = {
 }
 
 
-def outputs_of(path: Path, seed: int) -> list[np.ndarray]:
+def outputs_of(path: Path, seed: int) -> list[Array]:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return list(session.run(None, example_inputs(onnx.load(str(path)), seed)))
+    outputs = session.run(None, example_inputs(onnx.load(str(path)), seed))
+    return [np.asarray(output) for output in outputs]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
