@@ -8,8 +8,6 @@ import hypothesis
 import pytest
 from golden_files import GoldenFile, file_of
 
-from egraph_fusion.frontend.example_models import EXAMPLES, example_path, materialize
-
 ROOT = Path(__file__).parent.parent
 
 # Deterministic, and without a deadline: a slow machine must not fail a test.
@@ -89,6 +87,9 @@ def shared_models() -> Path:
 @pytest.fixture(scope="session")
 def example_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The example models with their weights, as files: name → path."""
+    # Imported here, so that a broken front end fails the tests that need it and no others.
+    from egraph_fusion.frontend.example_models import EXAMPLES, example_path, materialize
+
     folder = tmp_path_factory.mktemp("example_models")
     paths = {name: folder / f"{name}.onnx" for name in EXAMPLES}
     for name, path in paths.items():
