@@ -36,7 +36,7 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def decode_model(data: bytes, name: str) -> onnx.ModelProto:
-    """Parse `data` as a ModelProto; ModelError, naming `name`, if it is empty, cut off or no model."""
+    """Parse `data` as a ModelProto; ModelError, naming `name`, if it is cut off or no model."""
     if not data:
         raise ModelError(f"{name} is empty; expected an ONNX model")
     try:

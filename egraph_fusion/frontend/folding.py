@@ -1,4 +1,4 @@
-"""Shape arithmetic at import: integer constants folded, symbolic sizes followed through integers."""
+"""Shape arithmetic at import: integers folded, symbolic sizes followed through them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX nodes as readers see them, and the table of readers: one per operator and range of opsets."""
+"""ONNX nodes as readers see them, and the table of readers by operator and opset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from egraph_fusion.ir.tensors import TensorType
 
 
 class CannotReadError(EgraphFusionError):
-    """This node has no normalised form: it becomes opaque, for the reason given."""
+    """A node has no normalised form: it becomes opaque, for the reason given."""
 
 
 Raw = AttrValue | Array
@@ -109,7 +109,7 @@ class Reading:
     attrs: Mapping[str, AttrValue]
     absorbed: tuple[int, ...] = ()
     outputs: tuple[str, ...] = ()
-    constants: Mapping[str, Array] = field(default_factory=lambda: {})
+    constants: Mapping[str, Array] = field(default_factory=dict)
 
 
 Reader = Callable[[Form], Reading | Sequence[Reading]]

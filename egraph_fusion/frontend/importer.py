@@ -216,7 +216,7 @@ def _constant_value(proto: onnx.NodeProto, folder: Path | None) -> Array | None:
 
 
 def _ordered(nodes: Sequence[onnx.NodeProto], space: Workspace) -> list[onnx.NodeProto]:
-    """Sort the nodes topologically; ModelError on a cycle, an undefined or a twice defined value."""
+    """Sort the nodes topologically; ModelError on a cycle, undefined or twice defined value."""
     shells: list[Node] = []
     defined = set(space.types)
     for i, proto in enumerate(nodes):

@@ -1,4 +1,4 @@
-"""Readers of elementwise operators, reductions, normalisation and casts, where their form varies."""
+"""Readers of elementwise operators, reductions, norms and casts, where their form varies."""
 
 from __future__ import annotations
 
@@ -19,10 +19,17 @@ from egraph_fusion.ir.dims import product, static
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
 
-_REDUCTIONS = (
-    "ReduceMean ReduceProd ReduceMax ReduceMin ReduceL1 ReduceL2 ReduceSumSquare "
-    "ReduceLogSum ReduceLogSumExp"
-).split()
+_REDUCTIONS = [
+    "ReduceMean",
+    "ReduceProd",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceSumSquare",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+]
 
 
 @reads("ReduceSum", *_REDUCTIONS, since=1)
@@ -76,7 +83,10 @@ def _clip_operands(form: Form) -> Reading:
 
 @reads("Softmax", "LogSoftmax", "Hardmax", since=1)
 def _flattened_softmax(form: Form) -> Reading | Sequence[Reading]:
-    """Before opset 13 everything from the axis on is one group: the new form if only one axis counts."""
+    """Read the form before opset 13, where all axes from `axis` on are one group.
+
+    It is the new form if only one of them is wider than 1.
+    """
     shape, axis = form.shape(), form.attr_int("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise CannotReadError(f"axis {axis} is outside rank {len(shape)}")

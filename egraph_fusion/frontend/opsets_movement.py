@@ -1,4 +1,4 @@
-"""Readers of operators that move data: shapes, axes, pads and repeats as attributes in every opset."""
+"""Readers of movement: shapes, axes, pads and repeats become attributes in every opset."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from egraph_fusion.frontend.folding import entries_of, folded, followed, shape_d
 from egraph_fusion.frontend.forms import CannotReadError, Form, Raw, Reading, decode, reader_of
 from egraph_fusion.frontend.inference import Inference, dtype_complaint, schema_of
 from egraph_fusion.frontend.scopes import captures
-from egraph_fusion.frontend.types import ELEMENT_TYPES
 from egraph_fusion.frontend.weights import read_tensor
 from egraph_fusion.ir.dims import Shape, static
 from egraph_fusion.ir.graph import Array, AttrValue, Constant, Node, frozen_attrs
@@ -47,10 +46,10 @@ class Workspace:
     used: frozenset[str]
     graph_outputs: frozenset[str]
     taken: set[str]
-    types: dict[str, TensorType] = field(default_factory=lambda: {})
-    arrays: dict[str, Array] = field(default_factory=lambda: {})
-    dims: dict[str, Shape] = field(default_factory=lambda: {})
-    constants: dict[str, Constant] = field(default_factory=lambda: {})
+    types: dict[str, TensorType] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
+    dims: dict[str, Shape] = field(default_factory=dict)
+    constants: dict[str, Constant] = field(default_factory=dict)
     from_shape: set[str] = field(default_factory=lambda: set())
 
     def define(self, value: str, array: Array) -> None:

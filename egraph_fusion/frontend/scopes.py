@@ -20,7 +20,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 def captures(node: onnx.NodeProto) -> tuple[str, ...]:
     """Return the outer values that the node's subgraphs read, each once, in order of first use.
 
-    A name that a subgraph defines itself (input, initializer or earlier node) shadows the outer one.
+    A name that a subgraph defines itself (input, initializer, earlier node) shadows the outer one.
     """
     found: dict[str, None] = {}
     for graph in subgraphs(node):

@@ -34,10 +34,10 @@ def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def header_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy of the model without nodes, initializers and value types."""
+    """Return a copy of the model without nodes and initializers."""
     header = onnx.ModelProto()
     _copy(model, header, ("graph",))
-    _copy(model.graph, header.graph, ("node", "value_info", *_WEIGHTS))
+    _copy(model.graph, header.graph, ("node", *_WEIGHTS))
     return header
 
 

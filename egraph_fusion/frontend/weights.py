@@ -123,7 +123,8 @@ def contained(folder: Path, location: str, where: str) -> Path:
     relative = PurePosixPath(location)
     if not location or "\0" in location or relative.is_absolute() or ".." in relative.parts:
         raise ModelError(
-            f"{where} names the external file {location!r}; expected a path inside the model's folder"
+            f"{where} names the external file {location!r}; "
+            "expected a path inside the model's folder"
         )
     path = folder / relative
     inside = os.path.realpath(folder)
