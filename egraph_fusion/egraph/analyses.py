@@ -1,0 +1,86 @@
+"""Egglog rules, one set per constructor, that carry types, constness, ranges and equal values."""
+
+from __future__ import annotations
+
+from egraph_fusion.egraph.demand import Demand, interval_demand, type_demand
+from egraph_fusion.egraph.interning import Interner
+from egraph_fusion.egraph.language import OPAQUE, Constructor
+from egraph_fusion.ir.ops import OPERATORS
+
+SPREADS = ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Flatten", "Tile")
+"""Operators whose result has one value everywhere if the operand has."""
+
+
+def demands(interner: Interner, c: Constructor) -> list[Demand]:
+    """Return what the analyses of one constructor ask of Python."""
+    if c.op == OPAQUE:
+        return []
+    found = [type_demand(interner, c)]
+    if has_interval(c):
+        found.append(interval_demand(interner, c))
+    return found
+
+
+def has_interval(c: Constructor) -> bool:
+    """Whether the registry bounds the results of this constructor."""
+    return c.op != OPAQUE and not c.outputs and OPERATORS[c.op].interval is not None
+
+
+def rules(c: Constructor) -> list[str]:
+    """Return the analysis rules of one constructor."""
+    if c.op == OPAQUE:
+        return []
+    lines = [*_types(c), *_inherited(c, "constant"), *_inherited(c, "tame")]
+    if has_interval(c):
+        lines += _intervals(c)
+    if c.op in SPREADS:
+        lines.append(_line(c, ["(= v (splat x0))"], ["(set (splat e) v)"], "facts", "splat"))
+    if c.op == "Mul" and c.arity == 2:
+        lines.append(
+            '(rule ((= e (Mul_2 x x))) ((set (lo e) 0.0)) :ruleset facts :name "square-nonneg")'
+        )
+    return lines
+
+
+def _line(c: Constructor, when: list[str], then: list[str], ruleset: str, what: str) -> str:
+    xs, attrs = c.variables()
+    match = f"(= e {c.term(xs, attrs)})"
+    return (
+        f"(rule ({' '.join([match, *when])}) ({' '.join(then)})"
+        f' :ruleset {ruleset} :name "{what}-{c.name}")'
+    )
+
+
+def _types(c: Constructor) -> list[str]:
+    xs, attrs = c.variables()
+    have = [f"(= t{i} (ty {x}))" for i, x in enumerate(xs)]
+    key = " ".join([*(f"t{i}" for i in range(c.arity)), *attrs])
+    got = f"(= t (got-ty-{c.name} {key}))"
+    found = ["(set (ty e) t)"]
+    if not c.outputs:
+        found += ["(set (lo e) -inf)", "(set (hi e) inf)"]
+    return [
+        _line(c, have, [f"(want-ty-{c.name} {key})"], "types", "want-ty"),
+        _line(c, [*have, got], found, "types", "ty"),
+    ]
+
+
+def _inherited(c: Constructor, fact: str) -> list[str]:
+    xs, _ = c.variables()
+    return [_line(c, [f"({fact} {x})" for x in xs], [f"({fact} e)"], "types", fact)]
+
+
+def _intervals(c: Constructor) -> list[str]:
+    xs, attrs = c.variables()
+    have = ["(= t (ty e))", "(= d (ty-dtype t))", "(dtype-in 0 d)"]
+    ends: list[str] = []
+    for i, x in enumerate(xs):
+        have += [f"(= l{i} (lo {x}))", f"(= h{i} (hi {x}))"]
+        ends += [f"l{i}", f"h{i}"]
+    key = " ".join([*ends, *attrs])
+    got = [f"(= l (got-lo-{c.name} {key}))", f"(= h (got-hi-{c.name} {key}))"]
+    found = ["(set (lo e) l)", "(set (hi e) h)"]
+    return [
+        _line(c, have, [f"(want-iv-{c.name} {key})"], "facts", "want-iv"),
+        _line(c, [*have, *got], found, "facts", "iv"),
+    ]

@@ -1,0 +1,117 @@
+"""The e-graph's language: one egglog constructor for each operator, operand count and output count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from egraph_fusion.egraph.interning import Interner
+from egraph_fusion.ir.graph import AttrValue
+from egraph_fusion.ir.ops import OPERATORS
+
+OPAQUE = "Opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Constructor:
+    """How e-nodes of one kind are written: operands first, then one interned id per attribute.
+
+    `outputs` is 0 where the node is its only output's value; else the node is a bundle, and
+    `(Out bundle i)` is output number i.
+    """
+
+    op: str
+    arity: int
+    outputs: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name in egglog."""
+        tail = f"_{self.outputs}" if self.outputs else ""
+        return f"{self.op}_{self.arity}{tail}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The attributes, in the order of their columns."""
+        if self.op == OPAQUE:
+            return ("node",)
+        return tuple(a.name for a in OPERATORS[self.op].attrs)
+
+    def sorts(self) -> str:
+        """The argument sorts."""
+        return " ".join([*["T"] * self.arity, *["i64"] * len(self.columns)])
+
+    def term(self, operands: Iterable[str], attrs: Iterable[str | int]) -> str:
+        """Return the application as egglog text."""
+        return f"({' '.join([self.name, *operands, *map(str, attrs)])})"
+
+    def variables(self) -> tuple[list[str], list[str]]:
+        """Return variable names for the operands and the attributes of a generic match."""
+        return (
+            [f"x{i}" for i in range(self.arity)],
+            [f"a{i}" for i in range(len(self.columns))],
+        )
+
+    def declaration(self) -> list[str]:
+        """Return the commands that declare the constructor and its provenance table."""
+        return [
+            f"(constructor {self.name} ({self.sorts()}) T)",
+            f"(function by-{self.name} ({self.sorts()}) i64 :merge old)",
+        ]
+
+
+def expressible(op: str) -> bool:
+    """Whether an operator's name can be part of an egglog name."""
+    return op in OPERATORS and re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", op) is not None
+
+
+def attr_ids(
+    interner: Interner, constructor: Constructor, attrs: dict[str, AttrValue]
+) -> Sequence[int]:
+    """Return the ids of a node's attributes in column order; absent ones have the id of None."""
+    return [interner.attr(attrs.get(name)) for name in constructor.columns]
+
+
+LEAVES = ("Input", "Const", "Num", "Absent")
+
+PRELUDE = """
+(sort T)
+(constructor Input (i64) T)
+(constructor Const (i64) T)
+(constructor Num (i64 i64) T)
+(constructor Absent () T)
+(constructor Out (T i64) T)
+(function val (i64) T :no-merge)
+(function ty (T) i64 :no-merge)
+(function ty-dtype (i64) i64 :no-merge)
+(function ty-shape (i64) i64 :no-merge)
+(function lo (T) f64 :merge (max old new))
+(function hi (T) f64 :merge (min old new))
+(function splat (T) i64 :merge old)
+(relation constant (T))
+(relation tame (T))
+(relation open (T))
+(relation nonzero (T))
+(relation pending (T T))
+(relation joined (T i64))
+(relation dtype-in (i64 i64))
+(ruleset types)
+(ruleset facts)
+(ruleset asks)
+(rule ((pending e r) (= t (ty e)) (= t (ty r))) ((union e r)) :ruleset types :name "union")
+(rule ((= e (Out b i)) (= t (ty b))) ((want-out t i)) :ruleset types :name "want-out")
+(rule ((= e (Out b i)) (= t (ty b)) (= u (got-out t i))) ((set (ty e) u)) :ruleset types :name "out")
+(rule ((= e (Out b i)) (constant b)) ((constant e)) :ruleset types :name "constant-out")
+(rule ((= e (Out b i)) (tame b)) ((tame e)) :ruleset types :name "tame-out")
+(rule ((= e (Num v d))) ((want-num d) (constant e) (tame e) (set (splat e) v)) :ruleset types :name "want-num")
+(rule ((= e (Num v d)) (= t (got-num d))) ((set (ty e) t)) :ruleset types :name "num")
+(rule ((= l (lo e)) (> l 0.0)) ((nonzero e)) :ruleset facts :name "nonzero-above")
+(rule ((= h (hi e)) (< h 0.0)) ((nonzero e)) :ruleset facts :name "nonzero-below")
+(rule ((= l (lo e)) (= h (hi e)) (>= l -10000.0) (<= h 10000.0)) ((tame e)) :ruleset facts :name "tame-bounded")
+(Absent)
+(constant (Absent))
+(tame (Absent))
+(set (lo (Absent)) -inf)
+(set (hi (Absent)) inf)
+"""

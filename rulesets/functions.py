@@ -1,0 +1,183 @@
+"""Named functions that compute attributes on the right sides of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from egraph_fusion.errors import RuleError
+from egraph_fusion.ir.dims import Shape, floordiv, product
+from egraph_fusion.ir.graph import AttrValue
+from egraph_fusion.rulesets.pattern import Attribute, Computed, Pattern
+
+FUNCTIONS: dict[str, Callable[..., AttrValue]] = {}
+
+
+def _function(meaning: Callable[..., AttrValue]) -> Callable[..., Computed]:
+    name = meaning.__name__
+    FUNCTIONS[name] = meaning
+
+    def build(*args: Attribute | Pattern | AttrValue) -> Computed:
+        return Computed(name, args)
+
+    build.__name__, build.__doc__ = name, meaning.__doc__
+    return build
+
+
+def call(name: str, values: tuple[Any, ...]) -> AttrValue:
+    """Apply the function `name` to attribute values and shapes."""
+    return FUNCTIONS[name](*values)
+
+
+@_function
+def composed(outer: AttrValue, inner: AttrValue) -> AttrValue:
+    """The permutation that does `inner`, then `outer`."""
+    return tuple(_ints(inner)[i] for i in _ints(outer))
+
+
+@_function
+def inverse(perm: AttrValue) -> AttrValue:
+    """The permutation that undoes `perm`."""
+    p = _ints(perm)
+    return tuple(p.index(i) for i in range(len(p)))
+
+
+@_function
+def axes_before(axes: AttrValue, perm: AttrValue) -> AttrValue:
+    """The axes that a transposition by `perm` brings to `axes`."""
+    p = _ints(perm)
+    return tuple(sorted(p[a] for a in _ints(axes)))
+
+
+@_function
+def perm_without(perm: AttrValue, axes: AttrValue) -> AttrValue:
+    """What is left of `perm` when the result's `axes` are dropped."""
+    p = _ints(perm)
+    gone = {p[a] for a in _ints(axes)}
+    left = [q for i, q in enumerate(p) if i not in _ints(axes)]
+    return tuple(q - sum(g < q for g in gone) for q in left)
+
+
+@_function
+def axis_before(axis: AttrValue, perm: AttrValue) -> AttrValue:
+    """The axis that a transposition by `perm` brings to `axis`."""
+    return _ints(perm)[_int(axis)]
+
+
+@_function
+def united(axes: AttrValue, others: AttrValue) -> AttrValue:
+    """The axes in either, ascending."""
+    return tuple(sorted({*_ints(axes), *_ints(others)}))
+
+
+@_function
+def outer_axes_counted(axes: AttrValue, inner: AttrValue, keepdims: AttrValue) -> AttrValue:
+    """`inner` and the `axes` of its result, counted in the operand that `inner` reduces, united."""
+    if keepdims:
+        return tuple(sorted({*_ints(axes), *_ints(inner)}))
+    left = [a for a in range(1 + max((*_ints(inner), -1)) + 1 + max((*_ints(axes), -1)) + 1)]
+    left = [a for a in left if a not in _ints(inner)]
+    return tuple(sorted({*(left[a] for a in _ints(axes)), *_ints(inner)}))
+
+
+@_function
+def inner_axes(x: Shape, count: AttrValue) -> AttrValue:
+    """The axes 1, 2, ... `count`: what makes a vector vary along the leading axis only."""
+    del x
+    return tuple(range(1, _int(count) + 1))
+
+
+@_function
+def after_first(w: Shape) -> AttrValue:
+    """All axes of `w` but the first."""
+    return tuple(range(1, len(w)))
+
+
+@_function
+def after_channel(x: Shape) -> AttrValue:
+    """The axes that follow the channel axis of `x`, for a tensor of rank 1 that becomes [C,1,...]."""
+    return tuple(range(1, len(x) - 1))
+
+
+@_function
+def channel_vector(c: Shape) -> AttrValue:
+    """The shape of a per-channel tensor as a vector."""
+    del c
+    return (-1,)
+
+
+@_function
+def leading(c: Shape, w: Shape) -> AttrValue:
+    """The shape that makes a per-channel tensor vary along the first axis of `w` only."""
+    return (_known(product(c)), *(1 for _ in w[1:]))
+
+
+@_function
+def vector_of(w: Shape) -> AttrValue:
+    """The shape of a vector with one element for each index of the first axis of `w`."""
+    return (_known(w[0]),)
+
+
+@_function
+def as_matrix(c: Shape) -> AttrValue:
+    """The shape [1, n] of a tensor of n elements that varies along its last axis."""
+    return (1, _known(product(c)))
+
+
+@_function
+def shape_of(x: Shape) -> AttrValue:
+    """The shape of a tensor whose dimensions are all known."""
+    return tuple(map(_known, x))
+
+
+@_function
+def group_size(x: Shape, axes: AttrValue) -> AttrValue:
+    """The number of elements that a reduction along `axes` combines."""
+    return float(_known(product(x[a] for a in _ints(axes))))
+
+
+@_function
+def counted(x: Shape, axes: AttrValue) -> AttrValue:
+    """Axes counted from the front."""
+    found = tuple(a % len(x) for a in _ints(axes))
+    return found[0] if isinstance(axes, int) else found
+
+
+@_function
+def times(a: AttrValue, b: AttrValue) -> AttrValue:
+    """The product of two numbers."""
+    return _number(a) * _number(b)
+
+
+@_function
+def kept_shape(shape: AttrValue, x: Shape) -> AttrValue:
+    """The shape a reshape gives to `x`, without 0 and -1."""
+    wanted = [_known(x[i]) if d == 0 else d for i, d in enumerate(_ints(shape))]
+    rest = product(d for d in wanted if d != -1)
+    return tuple(_known(floordiv(product(x), rest)) if d == -1 else d for d in wanted)
+
+
+def _known(dim: Any) -> int:
+    if not isinstance(dim, int):
+        raise RuleError(f"dimension {dim} is not known")
+    return dim
+
+
+def _int(value: AttrValue) -> int:
+    if not isinstance(value, int):
+        raise RuleError(f"{value!r} is not an integer")
+    return value
+
+
+def _number(value: AttrValue) -> float:
+    if not isinstance(value, int | float):
+        raise RuleError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _ints(value: AttrValue) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (value,)
+    if isinstance(value, tuple):
+        return tuple(v for v in value if isinstance(v, int))
+    raise RuleError(f"{value!r} does not hold integers")

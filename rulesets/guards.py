@@ -1,0 +1,273 @@
+"""Guards: named predicates that say when a rule may fire, each for the e-graph and for numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from egraph_fusion.errors import RuleError
+from egraph_fusion.ir.dims import Shape
+from egraph_fusion.ir.graph import Array, AttrValue
+from egraph_fusion.ir.tensors import broadcast
+from egraph_fusion.rulesets.pattern import Attribute, AttrTerm, Pattern
+
+
+class Form(Enum):
+    """What a guard looks at."""
+
+    VALUE = "value"  # the elements of one tensor: proven by intervals, tested on arrays
+    TYPE = "type"  # shapes and attributes: one Python predicate serves both
+    GRAPH = "graph"  # how a tensor is computed or used: always true of plain arrays
+
+
+@dataclass(frozen=True, slots=True)
+class GuardKind:
+    """One named predicate.
+
+    `test` takes an array (VALUE) or, for each argument, the shape of a tensor or the value of an
+    attribute (TYPE); it is unused for GRAPH.
+    """
+
+    name: str
+    form: Form
+    arity: int
+    test: Callable[..., bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A predicate applied to sub-terms of a rule's left side, attribute variables and literals."""
+
+    name: str
+    args: tuple[Pattern | AttrTerm, ...]
+
+    @property
+    def kind(self) -> GuardKind:
+        """The predicate."""
+        return GUARDS[self.name]
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The arguments that are tensors."""
+        return tuple(a for a in self.args if isinstance(a, Pattern))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attribute variables among the arguments."""
+        return tuple(a.name for a in self.args if isinstance(a, Attribute))
+
+    def __str__(self) -> str:
+        """Print as a call."""
+        return f"{self.name}({', '.join(map(str, self.args))})"
+
+
+GUARDS: dict[str, GuardKind] = {}
+
+
+def _guard(form: Form, arity: int) -> Callable[[Callable[..., bool]], Callable[..., Guard]]:
+    def declare(test: Callable[..., bool]) -> Callable[..., Guard]:
+        name = test.__name__
+        GUARDS[name] = GuardKind(name, form, arity, test)
+
+        def build(*args: Pattern | AttrTerm) -> Guard:
+            if len(args) != arity:
+                raise RuleError(f"guard {name} takes {arity} arguments, got {len(args)}")
+            return Guard(name, args)
+
+        build.__name__, build.__doc__ = name, test.__doc__
+        return build
+
+    return declare
+
+
+@_guard(Form.VALUE, 1)
+def nonneg(x: Array) -> bool:
+    """Every element is ≥ 0."""
+    return bool((x >= 0).all())
+
+
+@_guard(Form.VALUE, 1)
+def positive(x: Array) -> bool:
+    """Every element is > 0."""
+    return bool((x > 0).all())
+
+
+@_guard(Form.VALUE, 1)
+def nonzero(x: Array) -> bool:
+    """No element is 0."""
+    return bool((x != 0).all())
+
+
+@_guard(Form.VALUE, 1)
+def finite(x: Array) -> bool:
+    """Every element is finite."""
+    return bool(np.isfinite(x).all())
+
+
+@_guard(Form.VALUE, 1)
+def uniform(x: Array) -> bool:
+    """All elements are the same known number."""
+    return bool(x.size > 0 and (x == x.reshape(-1)[0]).all())
+
+
+@_guard(Form.GRAPH, 1)
+def constant(_x: Array) -> bool:
+    """The tensor is known at compile time."""
+    return True
+
+
+@_guard(Form.GRAPH, 1)
+def one_consumer(_x: Array) -> bool:
+    """Only one node reads the tensor, so computing it differently duplicates nothing."""
+    return True
+
+
+@_guard(Form.TYPE, 2)
+def same_shape(a: Shape, b: Shape) -> bool:
+    """Both tensors have the same shape."""
+    return a == b
+
+
+@_guard(Form.TYPE, 1)
+def scalar(a: Shape) -> bool:
+    """The tensor has rank 0."""
+    return a == ()
+
+
+@_guard(Form.TYPE, 1)
+def one_element(a: Shape) -> bool:
+    """Every dimension of the tensor is 1."""
+    return all(d == 1 for d in a)
+
+
+@_guard(Form.TYPE, 1)
+def not_empty(a: Shape) -> bool:
+    """No dimension of the tensor is 0."""
+    return all(isinstance(d, int) and d > 0 for d in a)
+
+
+@_guard(Form.TYPE, 2)
+def rank_at_least(a: Shape, rank: int) -> bool:
+    """The tensor has at least this rank."""
+    return len(a) >= rank
+
+
+@_guard(Form.TYPE, 2)
+def same_rank(a: Shape, b: Shape) -> bool:
+    """Both tensors have the same rank."""
+    return len(a) == len(b)
+
+
+@_guard(Form.TYPE, 2)
+def broadcasts_into(a: Shape, b: Shape) -> bool:
+    """Broadcasting `a` with `b` gives the shape of `b`."""
+    return broadcast(a, b) == b
+
+
+@_guard(Form.TYPE, 3)
+def size_one_along(k: Shape, x: Shape, axes: AttrValue) -> bool:
+    """`k` broadcasts into `x` and has size 1 along these axes of `x`."""
+    shift = len(x) - len(k)
+    along = [a - shift for a in _ints(axes) if a >= shift]
+    return broadcasts_into_shapes(k, x) and all(k[a] == 1 for a in along)
+
+
+@_guard(Form.TYPE, 3)
+def same_size_along(a: Shape, b: Shape, axes: AttrValue) -> bool:
+    """Both tensors have the same rank and the same sizes along these axes."""
+    return len(a) == len(b) and all(a[i] == b[i] for i in _ints(axes))
+
+
+@_guard(Form.TYPE, 2)
+def nonempty_along(x: Shape, axes: AttrValue) -> bool:
+    """The tensor has at least one element along each of these axes."""
+    return all(isinstance(x[a], int) and x[a] != 0 for a in _ints(axes))
+
+
+@_guard(Form.TYPE, 2)
+def disjoint(axes: AttrValue, others: AttrValue) -> bool:
+    """No axis is in both."""
+    return not set(_ints(axes)) & set(_ints(others))
+
+
+@_guard(Form.TYPE, 2)
+def last_axis(x: Shape, axes: AttrValue) -> bool:
+    """The only axis is the tensor's last."""
+    return bool(x) and _ints(axes) == (len(x) - 1,)
+
+
+@_guard(Form.TYPE, 2)
+def before_last_two(x: Shape, axes: AttrValue) -> bool:
+    """Every axis is a batch axis of a matrix product."""
+    return all(a < len(x) - 2 for a in _ints(axes))
+
+
+@_guard(Form.TYPE, 2)
+def second_last_axis(x: Shape, axes: AttrValue) -> bool:
+    """The only axis is the tensor's last but one."""
+    return len(x) > 1 and _ints(axes) == (len(x) - 2,)
+
+
+@_guard(Form.TYPE, 1)
+def keeps(keepdims: AttrValue) -> bool:
+    """Reduced axes stay, with size 1."""
+    return keepdims == 1
+
+
+@_guard(Form.TYPE, 2)
+def same_type_after(shape: Shape, other: Shape) -> bool:
+    """The movement leaves the shape as it was."""
+    return shape == other
+
+
+@_guard(Form.TYPE, 1)
+def identity_perm(perm: AttrValue) -> bool:
+    """The permutation leaves every axis where it is."""
+    return _ints(perm) == tuple(range(len(_ints(perm))))
+
+
+@_guard(Form.TYPE, 1)
+def swaps_last_two(perm: AttrValue) -> bool:
+    """The permutation exchanges the last two axes and nothing else."""
+    p = _ints(perm)
+    n = len(p)
+    return n > 1 and p == (*range(n - 2), n - 1, n - 2)
+
+
+@_guard(Form.TYPE, 1)
+def all_zero(values: AttrValue) -> bool:
+    """Every number of the attribute is 0."""
+    return not any(_ints(values))
+
+
+@_guard(Form.TYPE, 2)
+def per_channel(c: Shape, x: Shape) -> bool:
+    """`c` broadcasts into `x` and varies along axis 1 of `x` at most."""
+    shift = len(x) - len(c)
+    varies = {i + shift for i, d in enumerate(c) if d != 1}
+    return broadcasts_into_shapes(c, x) and len(x) > 1 and varies <= {1}
+
+
+@_guard(Form.TYPE, 2)
+def along_last(c: Shape, x: Shape) -> bool:
+    """`c` broadcasts into `x` and varies along its last axis at most."""
+    return broadcasts_into_shapes(c, x) and len(x) > 0 and all(d == 1 for d in c[:-1])
+
+
+@_guard(Form.TYPE, 2)
+def movable(k: Shape, perm: AttrValue) -> bool:
+    """`k` has the rank that the permutation permutes."""
+    return len(k) == len(_ints(perm))
+
+
+def broadcasts_into_shapes(a: Shape, b: Shape) -> bool:
+    """Whether broadcasting shape `a` with `b` gives `b`."""
+    return broadcast(a, b) == b
+
+
+def _ints(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)

@@ -1,0 +1,281 @@
+"""A rewrite rule as data: two terms, guards, and the claim it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from egraph_fusion.errors import RuleError
+from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.rulesets.guards import GUARDS, Form, Guard
+from egraph_fusion.rulesets.pattern import (
+    Apply,
+    Attribute,
+    AttrTerm,
+    Computed,
+    Many,
+    Number,
+    Output,
+    Pattern,
+    Scalar,
+    Tensor,
+    attribute_terms,
+    pattern,
+    walk,
+)
+from egraph_fusion.rulesets.schemas import OPERATOR_CLASSES
+
+Level = Literal["exact", "finite", "real"]
+DTypes = Literal["float", "int", "uint", "bool", "numeric", "any"]
+LEVELS: tuple[str, ...] = get_args(Level)
+DTYPES: tuple[str, ...] = get_args(DTypes)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The claim that `lhs` equals `rhs` where the guards hold, for tensors of `dtypes`.
+
+    `level` says in which sense (exact, finite, real).  `both` lets the rule also work from right
+    to left; `growing` keeps it out of the directed phase, which only simplifies.  `schema` groups
+    rules of one law.  Construction raises RuleError, naming the rule, if it is malformed.
+    """
+
+    name: str
+    lhs: Pattern
+    rhs: Pattern
+    when: tuple[Guard, ...] = ()
+    level: Level = "finite"
+    dtypes: DTypes = "float"
+    family: str = ""
+    schema: str = ""
+    both: bool = False
+    growing: bool = False
+    witness: str = ""
+    source: str = "ours"
+
+    def __post_init__(self) -> None:
+        """Check the rule."""
+        for problem in _problems(self):
+            raise RuleError(f"rule {self.name!r}: {problem}")
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """The guards."""
+        return self.when
+
+    @property
+    def attribute_guards(self) -> tuple[Guard, ...]:
+        """The guards that look at the values of tensors."""
+        return tuple(g for g in self.when if g.kind.form is Form.VALUE)
+
+    def directions(self) -> tuple[Rule, ...]:
+        """Return the rule, and its reverse if it works both ways; the reverse is `growing`."""
+        if not self.both:
+            return (self,)
+        back = replace(
+            self, name=f"{self.name}-reverse", lhs=self.rhs, rhs=self.lhs, both=False, growing=True
+        )
+        return (replace(self, both=False), back)
+
+    def instances(self, lengths: Sequence[int] = (2, 3)) -> Iterator[Rule]:
+        """Yield the rule for every operator its operator variable stands for and every arity.
+
+        `lengths` are the numbers of operands that `many` variables are expanded to.
+        """
+        for by_operator in _per_operator(self):
+            yield from _per_length(by_operator, lengths)
+
+    def __str__(self) -> str:
+        """Print as `name: lhs => rhs if guards`."""
+        arrow = "<=>" if self.both else "=>"
+        tail = f"  if {', '.join(map(str, self.when))}" if self.when else ""
+        return f"{self.name}: {self.lhs} {arrow} {self.rhs}{tail}"
+
+
+def rule(
+    name: str,
+    lhs: Pattern | float,
+    rhs: Pattern | float,
+    when: Sequence[Guard] = (),
+    level: Level = "finite",
+    dtypes: DTypes = "float",
+    family: str = "",
+    schema: str = "",
+    both: bool = False,
+    growing: bool = False,
+    witness: str = "",
+    source: str = "ours",
+) -> Rule:
+    """Return a rule; raises RuleError if it is malformed.  Registers nothing."""
+    return Rule(
+        name,
+        pattern(lhs),
+        pattern(rhs),
+        tuple(when),
+        level,
+        dtypes,
+        family,
+        schema,
+        both,
+        growing,
+        witness,
+        source,
+    )
+
+
+def bound_attributes(p: Pattern) -> frozenset[str]:
+    """Return the attribute variables that matching `p` binds."""
+    return frozenset(t.name for t in attribute_terms(p) if isinstance(t, Attribute))
+
+
+def _problems(r: Rule) -> Iterator[str]:
+    if r.level not in LEVELS:
+        yield f"level {r.level!r} is none of {', '.join(LEVELS)}"
+    if r.dtypes not in DTYPES:
+        yield f"dtypes {r.dtypes!r} is none of {', '.join(DTYPES)}"
+    if not isinstance(r.lhs, Apply | Output):
+        yield f"the left side must apply an operator, got {r.lhs}"
+    yield from (p for side in (r.lhs, r.rhs) for p in _malformed(side))
+    yield from _unbound(r, r.lhs, r.rhs)
+    if r.both:
+        yield from _unbound(r, r.rhs, r.lhs)
+    for g in r.when:
+        yield from _guard_problems(r, g)
+
+
+def _malformed(side: Pattern) -> Iterator[str]:
+    for q in walk(side):
+        if not isinstance(q, Apply) or q.op.startswith("?"):
+            continue
+        if q.op not in OPERATORS:
+            yield f"no operator is called {q.op!r}"
+            return
+        low, high = OPERATORS[q.op].arity
+        many = any(isinstance(a, Many) for a in q.args)
+        if not many and not low <= len(q.args) <= (len(q.args) if high is None else high):
+            yield f"{q.op} takes {low} to {high} operands, got {len(q.args)} in {q}"
+        names = {a.name for a in OPERATORS[q.op].attrs}
+        for name, _ in q.attrs:
+            if name not in names:
+                yield f"{q.op} has no attribute {name!r}; it has {sorted(names)}"
+
+
+def _unbound(r: Rule, lhs: Pattern, rhs: Pattern) -> Iterator[str]:
+    del r
+    have = {q for q in walk(lhs) if isinstance(q, Tensor | Many)}
+    for q in walk(rhs):
+        if isinstance(q, Tensor | Many) and q not in have:
+            yield f"the right side uses {q}, which the left side does not bind"
+    bound = bound_attributes(lhs)
+    for term in attribute_terms(rhs):
+        for name in _names(term):
+            if name not in bound:
+                yield f"the right side uses attribute {name}, which the left side does not bind"
+        if isinstance(term, Computed):
+            yield from _foreign(term.args, lhs)
+    for term in attribute_terms(lhs):
+        if isinstance(term, Computed):
+            yield f"the left side cannot compute an attribute: {term}"
+    if any(isinstance(q, Scalar) for q in walk(lhs)):
+        yield "the left side cannot match scalar(...): match a tensor and guard it"
+
+
+def _names(term: AttrTerm) -> Iterator[str]:
+    if isinstance(term, Attribute):
+        yield term.name
+    if isinstance(term, Computed):
+        yield from (a.name for a in term.args if isinstance(a, Attribute))
+
+
+def _foreign(args: Sequence[object], lhs: Pattern) -> Iterator[str]:
+    inside = set(walk(lhs))
+    for arg in args:
+        if isinstance(arg, Pattern) and arg not in inside:
+            yield f"{arg} is not part of the left side {lhs}"
+
+
+def _guard_problems(r: Rule, g: Guard) -> Iterator[str]:
+    if g.name not in GUARDS:
+        yield f"no guard is called {g.name!r}"
+        return
+    for missing in _foreign(g.args, r.lhs):
+        yield f"guard {g}: {missing}"
+    for name in g.attributes:
+        if name not in bound_attributes(r.lhs):
+            yield f"guard {g}: attribute {name} is not bound by the left side"
+    if g.kind.form is not Form.TYPE and not all(isinstance(a, Pattern) for a in g.args):
+        yield f"guard {g} takes tensors"
+
+
+def _per_operator(r: Rule) -> Iterator[Rule]:
+    variables = {q.op for q in walk(r.lhs) if isinstance(q, Apply) and q.op.startswith("?")}
+    if not variables:
+        yield r
+        return
+    variable = min(variables)
+    for op in OPERATOR_CLASSES[variable.split(":")[1]]:
+        named = replace(
+            r,
+            name=f"{r.name}[{op}]",
+            lhs=_renamed(r.lhs, variable, op),
+            rhs=_renamed(r.rhs, variable, op),
+            when=_guards(r, lambda p, o=op: _renamed(p, variable, o)),  # type: ignore[misc]
+        )
+        yield from _per_operator(named)
+
+
+def _renamed(p: Pattern, variable: str, op: str) -> Pattern:
+    match p:
+        case Apply(name, args):
+            inner = tuple(_renamed(a, variable, op) for a in args)
+            return replace(p, op=op if name == variable else name, args=inner)
+        case Output(of, index):
+            return Output(_renamed(of, variable, op), index)
+        case _:
+            return p
+
+
+def _per_length(r: Rule, lengths: Sequence[int]) -> Iterator[Rule]:
+    if not any(isinstance(q, Many) for q in walk(r.lhs)):
+        yield r
+        return
+    for n in lengths:
+        yield replace(
+            r,
+            name=f"{r.name}[{n}]",
+            lhs=_spread(r.lhs, n)[0],
+            rhs=_spread(r.rhs, n)[0],
+            when=_guards(r, lambda p, k=n: _spread(p, k)[0]),  # type: ignore[misc]
+        )
+
+
+def _spread(p: Pattern, n: int) -> tuple[Pattern, ...]:
+    """Return `p` with every n-ary variable written out; a mapped operator gives n terms."""
+    match p:
+        case Many(name):
+            return tuple(Tensor(f"{name}{i}") for i in range(n))
+        case Output(of, index):
+            return (Output(_spread(of, n)[0], index),)
+        case Apply(op, args):
+            spread = [_spread(a, n) for a in args]
+            mapped = OPERATORS[op].arity[1] is not None
+            if mapped and any(len(s) > 1 for s in spread):
+                rows = [tuple(s[i if len(s) > 1 else 0] for s in spread) for i in range(n)]
+                return tuple(replace(p, args=row) for row in rows)
+            return (replace(p, args=tuple(q for s in spread for q in s)),)
+        case _:
+            return (p,)
+
+
+def _guards(r: Rule, change: object) -> tuple[Guard, ...]:
+    assert callable(change)
+    return tuple(
+        replace(g, args=tuple(change(a) if isinstance(a, Pattern) else a for a in g.args))
+        for g in r.when
+    )
+
+
+def number_literals(p: Pattern) -> tuple[Number, ...]:
+    """Return the numbers in a term."""
+    return tuple(q for q in walk(p) if isinstance(q, Number))
