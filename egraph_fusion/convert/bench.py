@@ -106,6 +106,9 @@ def _worst(own: list[Any], peer: list[Any]) -> float:
     from egraph_fusion.convert.check import difference
 
     return max(
-        (difference("", np.asarray(b), np.asarray(a)).worst for a, b in zip(own, peer, strict=True)),
+        (
+            difference("", np.asarray(b), np.asarray(a)).worst
+            for a, b in zip(own, peer, strict=True)
+        ),
         default=0.0,
     )

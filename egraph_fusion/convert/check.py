@@ -82,7 +82,9 @@ def compare(
         feeds = random_inputs(graph, seed)
         pairs = zip(graph.outputs, run_before(feeds), run_after(feeds), strict=True)
         for name, want, got in pairs:
-            worst[name] = max(worst[name], difference(name, np.asarray(want), np.asarray(got)).worst)
+            worst[name] = max(
+                worst[name], difference(name, np.asarray(want), np.asarray(got)).worst
+            )
     return [Difference(k, v) for k, v in worst.items()]
 
 

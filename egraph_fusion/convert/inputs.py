@@ -26,9 +26,7 @@ def random_inputs(
     rng = np.random.default_rng(seed)
     bounds = _index_bounds(graph)
     given = shapes or {}
-    return {
-        v: _draw(graph.types[v], given.get(v), bounds.get(v, 2), rng) for v in graph.inputs
-    }
+    return {v: _draw(graph.types[v], given.get(v), bounds.get(v, 2), rng) for v in graph.inputs}
 
 
 def _draw(
@@ -45,7 +43,10 @@ def _index_bounds(graph: Graph) -> dict[str, int]:
     bounds: dict[str, int] = {}
     origin = {v: v for v in graph.inputs}
     for n in graph.nodes:
-        if n.op in ("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze") and n.inputs[0] in origin:
+        if (
+            n.op in ("Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze")
+            and n.inputs[0] in origin
+        ):
             origin[n.outputs[0]] = origin[n.inputs[0]]
         if n.op in _LOOKUPS and len(n.inputs) > 1 and n.inputs[1] in origin:
             table = graph.types[n.inputs[0]].shape or ()

@@ -49,7 +49,10 @@ class RowSpace:
 def kind_of(n: Node) -> Kind | None:
     """Return the family of a node, None for an opaque one."""
     operator = declared(n)
-    return None if operator is None else operator.kind
+    if operator is None:
+        return None
+    # With its statistics known, batch normalisation is a scale and a shift (Table 2: One-to-One).
+    return Kind.ELEMENTWISE if n.op == "BatchNormalization" else operator.kind
 
 
 def row_space(graph: Graph, n: Node) -> RowSpace | None:
@@ -157,9 +160,10 @@ def _anchor_refusal(graph: Graph, nodes: Sequence[Node], anchor: Node) -> str | 
         if n.op in INVERTIBLE:
             continue
         return f"{n.label()} after {anchor.op} has no inverse index map of the same size"
-    outside = [n for n in before if n not in upstream and n.op in COSTLY]
-    if outside:
-        return f"{outside[0].label()} would be computed again by every tile of {anchor.op}"
+    results = set(_results(graph, nodes))
+    for n in before:
+        if n not in upstream and (n.op in COSTLY or results & set(n.outputs)):
+            return f"{n.label()} would be computed again by every tile of {anchor.op}"
     return None
 
 

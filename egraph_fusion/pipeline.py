@@ -1,0 +1,151 @@
+"""The stages from an ONNX model to a running program, in the order in which they are applied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from egraph_fusion.codegen.schedule import TargetInfo
+from egraph_fusion.errors import CompileError, EgraphFusionError
+from egraph_fusion.frontend import export, load
+from egraph_fusion.frontend.input_shapes import fix_input_shapes
+from egraph_fusion.fusion.dnnfusion import estimated_profit, plan_dnnfusion
+from egraph_fusion.fusion.extended import plan_extended
+from egraph_fusion.fusion.plan import Plan
+from egraph_fusion.ir.graph import Graph, Node
+from egraph_fusion.optimize import Optimized, optimize
+from egraph_fusion.runtime.assemble import Assembly, assemble, ports, refusal
+from egraph_fusion.runtime.program import Program
+from egraph_fusion.runtime.session import Session
+from egraph_fusion.runtime.targets import TARGETS, Loader, loader
+
+Source = str | Path | onnx.ModelProto | Graph
+
+__all__ = ["Options", "PIPELINE", "Stage", "compile", "load", "optimize", "plan", "save"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile: target, threads, numerics level, whether to rewrite, the C -march."""
+
+    target: str = "c"
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    numerics: str = "finite"
+    optimize: bool = True
+    march: str | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A named pure function from one stage's value to the next's."""
+
+    name: str
+    run: Callable[[Any, Options], Any]
+
+
+def _rewritten(graph: Graph, options: Options) -> Graph:
+    if not options.optimize:
+        return graph
+    return optimize(graph, numerics=options.numerics).graph
+
+
+def _planned(graph: Graph, options: Options) -> Plan:
+    return plan_for(graph, target_info(options))
+
+
+def _assembled(found: Plan, options: Options) -> Assembly:
+    return assemble(found, target_info(options), options.target)
+
+
+def _built(assembly: Assembly, options: Options) -> Program:
+    return TARGETS[options.target].build(assembly, options.march)
+
+
+PIPELINE = (
+    Stage("rewrite", _rewritten),
+    Stage("plan", _planned),
+    Stage("lower", _assembled),
+    Stage("build", _built),
+)
+
+
+def target_info(options: Options) -> TargetInfo:
+    """Return what schedules need to know of the machine that `options` name."""
+    return TARGETS[options.target].info(options.march, options.threads)
+
+
+def plan_for(graph: Graph, target: TargetInfo) -> Plan:
+    """Plan with the extended planner; blocks the code generator refuses are planned again."""
+    found = plan_extended(graph)
+    if all(refusal(graph, b, target) is None for b in found.blocks if len(b.nodes) > 1):
+        return found
+
+    def supported(g: Graph, nodes: Sequence[Node]) -> str | None:
+        return refusal(g, nodes, target)
+
+    return plan_extended(graph, supported)
+
+
+def _through(value: Any, options: Options, stages: Sequence[Stage] = PIPELINE) -> Any:
+    for stage in stages:
+        value = stage.run(value, options)
+    return value
+
+
+def _graph(source: Source) -> Graph:
+    return source if isinstance(source, Graph) else load(source)
+
+
+def plan(
+    graph: Source, planner: str = "extended", profile: Callable[..., bool] | None = None
+) -> Plan:
+    """Partition `graph` into fusion blocks with planner "extended" or "dnnfusion".
+
+    `profile` answers the yellow cells of Table 3 (graph, producer block, consumer block) -> faster;
+    without it the plan comes from the stated cost model alone.  Raises EgraphFusionError for an
+    unknown planner.
+    """
+    g = _graph(graph)
+    if planner == "dnnfusion":
+        return plan_dnnfusion(g, profile or estimated_profit)
+    if planner == "extended":
+        return plan_for(g, target_info(Options()))
+    raise EgraphFusionError(f"planner is 'extended' or 'dnnfusion', not {planner!r}")
+
+
+def compile(
+    source: Source,
+    target: str = "c",
+    threads: int | None = None,
+    numerics: str = "finite",
+    optimize: bool = True,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    march: str | None = None,
+) -> Session:
+    """Compile a model (path, ModelProto or Graph) for `target` "c" or "opencl".
+
+    `shapes` fixes symbolic input shapes; what stays symbolic is compiled when a run shows its
+    size.  Raises ModelError, OptimizeError or CompileError.
+    """
+    if target not in TARGETS:
+        raise CompileError(f"target is one of {sorted(TARGETS)}, not {target!r}")
+    count = threads or os.cpu_count() or 1
+    options = Options(target, count, numerics, optimize, march)
+    graph = _graph(source)
+    if shapes:
+        graph = fix_input_shapes(graph, shapes)
+    load_native = loader(target, count)
+    if any(graph.types[v].static_shape is None for v in graph.inputs):
+        return Session(ports(graph), {}, load_native, lambda s: _specialized(graph, s, options))
+    key = tuple(graph.types[v].static_shape or () for v in graph.inputs)
+    return Session(ports(graph), {key: _through(graph, options)}, load_native)
+
+
+def _specialized(graph: Graph, shapes: Mapping[str, tuple[int, ...]], options: Options) -> Program:
+    found: Program = _through(fix_input_shapes(graph, shapes), options)
+    return found

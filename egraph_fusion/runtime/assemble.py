@@ -1,0 +1,207 @@
+"""From a planned graph to a program: lower each block, place values, emit the native text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from egraph_fusion.codegen.expand import LoweringError
+from egraph_fusion.codegen.layout import Layout, choose_layouts, row_major
+from egraph_fusion.codegen.lower import Argument, LoweredBlock, lower_block
+from egraph_fusion.codegen.native import Binding, Launch, NativeText, Segment
+from egraph_fusion.codegen.schedule import TargetInfo
+from egraph_fusion.fusion.plan import Block, Plan
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.runtime import fallback
+from egraph_fusion.runtime.placement import Lowered, Placement, place_values
+from egraph_fusion.runtime.program import (
+    FallbackStep,
+    NativeStep,
+    Port,
+    Program,
+    Step,
+    StepRecord,
+)
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A program and the native text it needs, still to be built."""
+
+    program: Program
+    text: NativeText
+
+
+def ports(graph: Graph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """Return the inputs and outputs of `graph` as a session describes them."""
+    defaults = {k: c.array for k, c in graph.defaults.items()}
+    ins = tuple(Port(v, graph.types[v], defaults.get(v)) for v in graph.inputs)
+    return ins, tuple(Port(v, graph.types[v]) for v in graph.outputs)
+
+
+def lower_plan(plan: Plan, target: TargetInfo) -> tuple[list[LoweredBlock | None], list[str]]:
+    """Lower each block (None: the fallback runs it); the second list says why not, else ""."""
+    layouts = _layouts(plan)
+    lowered: list[LoweredBlock | None] = []
+    reasons: list[str] = []
+    for b in plan.blocks:
+        low, reason = _lower(plan.graph, b, layouts, target)
+        lowered.append(low)
+        reasons.append(reason)
+    return lowered, reasons
+
+
+def _lower(
+    graph: Graph, block: Block, layouts: dict[str, Layout], target: TargetInfo
+) -> tuple[LoweredBlock | None, str]:
+    if block.opaque:
+        return None, block.nodes[0].reason or "no declaration of this operator applies"
+    try:
+        return lower_block(graph, block.nodes, block.inputs, block.outputs, layouts, target), ""
+    except LoweringError as error:
+        if len(block.nodes) > 1:
+            raise
+        return None, str(error)
+
+
+def _layouts(plan: Plan) -> dict[str, Layout]:
+    """Choose layouts; what the fallback touches lies as numpy has it."""
+    native = [b for b in plan.blocks if not b.opaque]
+    layouts = dict(choose_layouts(plan.graph, native))
+    for b in plan.blocks:
+        for v in (*b.inputs, *b.outputs) if b.opaque else ():
+            shape = plan.graph.types[v].shape
+            if shape is not None:
+                layouts[v] = row_major(len(shape))
+    return layouts
+
+
+def assemble(plan: Plan, target: TargetInfo, name: str = "c") -> Assembly:
+    """Return the program that runs `plan` and its native text for target `name`."""
+    graph = plan.graph
+    lowered, reasons = lower_plan(plan, target)
+    placement = place_values(graph, plan.blocks, lowered)
+    pool = _ConstantPool()
+    steps: list[Step] = []
+    segments: list[Segment] = []
+    for i, (block, low) in enumerate(zip(plan.blocks, lowered, strict=True)):
+        if low is None:
+            steps.append(_fallback_step(graph, block, placement, reasons[i]))
+            continue
+        launch = _launch(i, low, placement, pool)
+        record = _record(block, low)
+        if steps and isinstance(steps[-1], NativeStep):
+            steps[-1] = _extended(steps[-1], record, launch)
+            segments[-1] = segments[-1].extended(launch)
+        else:
+            entry = f"ef_segment_{len(segments)}"
+            steps.append(_extended(NativeStep(entry, (), (), ()), record, launch))
+            segments.append(Segment(entry, (launch,)))
+    kernels = {low.kernel.name: low.kernel for low in lowered if low is not None}
+    text = NativeText(tuple(kernels.values()), tuple(segments))
+    return Assembly(_program(graph, placement, steps, pool, name), text)
+
+
+def _program(
+    graph: Graph, placement: Placement, steps: list[Step], pool: _ConstantPool, name: str
+) -> Program:
+    written = {i for s in steps if isinstance(s, NativeStep) for i in s.writes}
+    kinds = tuple(graph.types[v] if i in written else None for v, i in placement.slots.items())
+    held = {i: graph.constants[v].array for v, i in placement.slots.items() if v in graph.constants}
+    ins, outs = ports(graph)
+    return Program(
+        inputs=ins,
+        outputs=outs,
+        input_slots=tuple(placement.slots[v] for v in graph.inputs),
+        output_slots=tuple(placement.slots[v] for v in graph.outputs),
+        slot_types=kinds,
+        slot_constants=held,
+        steps=tuple(steps),
+        arena_bytes=placement.arena_bytes,
+        constants=pool.blob(),
+        target=name,
+    )
+
+
+class _ConstantPool:
+    """Packed constants at aligned offsets of one blob; equal ones are stored once."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, int] = {}
+        self._parts: list[tuple[int, np.ndarray]] = []  # type: ignore[type-arg]
+        self._size = 0
+
+    def offset(self, argument: Argument) -> int:
+        """Return the byte offset of a packed constant, adding it if it is new."""
+        packed = argument.constant
+        assert packed is not None
+        if packed.key not in self._offsets:
+            self._offsets[packed.key] = self._size
+            self._parts.append((self._size, packed.array))
+            self._size += -(-max(packed.array.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+        return self._offsets[packed.key]
+
+    def blob(self) -> np.ndarray:  # type: ignore[type-arg]
+        """Return all constants as bytes."""
+        out = np.zeros(self._size, np.uint8)
+        for start, array in self._parts:
+            out[start : start + array.nbytes] = array.reshape(-1).view(np.uint8)
+        return out
+
+
+def _launch(i: int, low: LoweredBlock, placement: Placement, pool: _ConstantPool) -> Launch:
+    bindings: list[Binding] = []
+    for a in low.arguments:
+        if a.constant is not None:
+            bindings.append(Binding("constant", pool.offset(a)))
+        elif a.scratch_bytes:
+            bindings.append(Binding("arena", placement.scratch[i, a.buffer]))
+        elif a.value in placement.slots:
+            bindings.append(Binding("slot", placement.slots[a.value]))
+        else:
+            bindings.append(Binding("arena", placement.arena[a.value]))
+    written = tuple(
+        placement.slots[a.value]
+        for a, b in zip(low.arguments, low.kernel.buffers, strict=True)
+        if a.value in placement.slots and b.role.value == "out"
+    )
+    return Launch(low.kernel, tuple(bindings), written)
+
+
+def _extended(step: NativeStep, record: StepRecord, launch: Launch) -> NativeStep:
+    used = {b.offset for b in launch.bindings if b.space == "slot"}
+    writes = tuple(dict.fromkeys([*step.writes, *launch.writes]))
+    reads = tuple(sorted({*step.reads, *used} - set(writes)))
+    return NativeStep(step.entry, (*step.blocks, record), reads, writes)
+
+
+def _record(block: Block, low: LoweredBlock) -> StepRecord:
+    return StepRecord(
+        nodes=tuple(n.label() for n in block.nodes),
+        executor="native",
+        mapping_type=block.mapping_type.value,
+        flops=low.flops,
+        bytes=low.bytes,
+        kernel=low.kernel.name,
+    )
+
+
+def _fallback_step(graph: Graph, block: Block, placement: Placement, reason: str) -> FallbackStep:
+    n = block.nodes[0]
+    return FallbackStep(
+        model=fallback.one_node_model(graph, n),
+        feeds=tuple((v, placement.slots[v]) for v in fallback.reads(graph, n)),
+        writes=tuple(placement.slots[o] if o else -1 for o in n.outputs),
+        record=StepRecord(
+            nodes=(n.label(),),
+            executor="fallback",
+            mapping_type="opaque" if block.opaque else block.mapping_type.value,
+            flops=0,
+            bytes=sum(t.nbytes or 0 for t in graph.out_types(n)),
+            reason=reason,
+        ),
+    )

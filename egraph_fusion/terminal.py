@@ -1,0 +1,272 @@
+"""What the command line prints: rich tables for people, plain dicts for `--json`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from egraph_fusion.convert.bench import BenchResult
+    from egraph_fusion.fusion.plan import Plan
+    from egraph_fusion.rulesets.rule import Rule
+    from egraph_fusion.runtime.session import ProfileStep, Session
+
+
+def show(item: RenderableType) -> None:
+    """Print to standard output; names from a model are never read as markup."""
+    Console(markup=False, highlight=False).print(item)
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool) -> Iterator[None]:
+    """Show a spinner on standard error while the body runs, if that is a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's message on one line; control characters become escapes."""
+    text = str(error) or type(error).__name__
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Return a table; columns after the first are right-aligned where they hold numbers."""
+    out = Table(title=Text(title, style="bold"), title_justify="left", header_style="bold")
+    for i, name in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(r[i], int | float) for r in rows)
+        out.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        out.add_row(*(Text(_cell(v)) for v in row))
+    return out
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def optimize_table(report: Mapping[str, Any]) -> RenderableType:
+    """Return the before/after table, the rules used, and what the check found."""
+    rows = [
+        (what, report[f"{key}_before"], report[f"{key}_after"])
+        for what, key in (
+            ("FLOPs", "flops"),
+            ("of contractions", "contraction_flops"),
+            ("of the rest", "other_flops"),
+            ("operators", "ops"),
+            ("bytes between operators", "bytes"),
+        )
+    ]
+    parts: list[RenderableType] = [table("optimised", ("", "before", "after"), rows)]
+    uses = [(k, v) for k, v in sorted(report["rule_uses"].items()) if v]
+    if uses:
+        parts.append(table("rules in the result", ("rule", "uses"), uses))
+    parts.append(
+        f"e-graph: {report['eclasses']} classes, {report['enodes']} nodes after "
+        f"{report['iterations']} iterations ({report['stop_reason']}); "
+        f"extraction gap: {report['extraction_gap']}"
+    )
+    parts += [f"assumed: {a}" for a in report["assumptions"]]
+    if "worst_difference" in report:
+        parts.append(f"checked: worst difference {report['worst_difference']:.3g} of the spread")
+    return Group(*parts)
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """Return a plan's blocks and bytes."""
+    return {
+        "planner": plan.planner,
+        "nodes": len(plan.graph.nodes),
+        "intermediate_bytes_before": plan.intermediate_bytes_before,
+        "intermediate_bytes_after": plan.intermediate_bytes_after,
+        "blocks": [
+            {
+                "mapping_type": b.mapping_type.value,
+                "opaque": b.opaque,
+                "nodes": [n.label() for n in b.nodes],
+                "inputs": list(b.inputs),
+                "outputs": list(b.outputs),
+            }
+            for b in plan.blocks
+        ],
+    }
+
+
+def plan_table(plan: Plan) -> RenderableType:
+    """Return one row a block, and the totals."""
+    rows = [
+        (i, "opaque" if b.opaque else b.mapping_type.value, len(b.nodes), b.label())
+        for i, b in enumerate(plan.blocks)
+    ]
+    totals = (
+        f"{len(plan.graph.nodes)} nodes in {len(plan.blocks)} blocks; bytes between kernels "
+        f"{plan.intermediate_bytes_before:,} -> {plan.intermediate_bytes_after:,}"
+    )
+    columns = ("block", "mapping type", "nodes", "operators")
+    return Group(table(f"plan ({plan.planner})", columns, rows), totals)
+
+
+def program_data(session: Session) -> dict[str, Any]:
+    """Return what was compiled: launches by executor and memory."""
+    programs = []
+    for program in session.programs:
+        records = program.records()
+        programs.append(
+            {
+                "target": program.target,
+                "launches": len(records),
+                "native": sum(r.executor == "native" for r in records),
+                "fallback": sum(r.executor == "fallback" for r in records),
+                "fallback_reasons": [
+                    f"{r.nodes[0]}: {r.reason}" for r in records if r.executor == "fallback"
+                ],
+                "arena_bytes": program.arena_bytes,
+                "constant_bytes": int(program.constants.nbytes),
+            }
+        )
+    return {"programs": programs}
+
+
+def program_table(data: Mapping[str, Any]) -> RenderableType:
+    """Return one row per program and the reasons of its fallback steps."""
+    rows = [
+        (p["target"], p["native"], p["fallback"], p["arena_bytes"], p["constant_bytes"])
+        for p in data["programs"]
+    ]
+    columns = ("target", "native blocks", "fallback steps", "arena bytes", "weight bytes")
+    reasons = [f"fallback: {r}" for p in data["programs"] for r in p["fallback_reasons"]]
+    return Group(table("compiled", columns, rows), *reasons)
+
+
+def outputs_data(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dtype, shape and a summary of each output."""
+    return {name: _summary(value) for name, value in outputs.items()}
+
+
+def _summary(value: Any) -> dict[str, Any]:
+    data: dict[str, Any] = {"dtype": str(value.dtype), "shape": list(value.shape)}
+    if value.size and value.dtype.kind in "fiub":
+        wide = value.astype("float64")
+        data |= {"min": float(wide.min()), "max": float(wide.max()), "mean": float(wide.mean())}
+    return data
+
+
+def outputs_table(outputs: Mapping[str, Any]) -> RenderableType:
+    """Return one row an output."""
+    data = outputs_data(outputs)
+    rows = [
+        (k, d["dtype"], str(d["shape"]), d.get("min"), d.get("max"), d.get("mean"))
+        for k, d in data.items()
+    ]
+    return table("outputs", ("name", "dtype", "shape", "min", "max", "mean"), rows)
+
+
+def bench_table(result: BenchResult) -> RenderableType:
+    """Return the medians and the ratio."""
+    rows: list[tuple[object, ...]] = [("egraph_fusion", result.milliseconds, None)]
+    if result.peer is not None:
+        rows.append((result.peer, result.peer_milliseconds, result.speedup))
+    note = f"{result.threads} threads, {result.rounds} interleaved rounds, medians"
+    if result.worst_difference is not None:
+        note += f"; outputs differ by at most {result.worst_difference:.3g} of their spread"
+    return Group(table("latency", ("", "ms a run", "we are faster by"), rows), note)
+
+
+def profile_data(models: Mapping[str, Sequence[ProfileStep]]) -> dict[str, Any]:
+    """Return all launches of each model."""
+    return {
+        model: [
+            {
+                "nodes": list(s.nodes),
+                "executor": s.executor,
+                "mapping_type": s.mapping_type,
+                "seconds": s.seconds,
+                "flops": s.flops,
+                "bytes": s.bytes,
+            }
+            for s in steps
+        ]
+        for model, steps in models.items()
+    }
+
+
+def profile_table(models: Mapping[str, Sequence[ProfileStep]]) -> RenderableType:
+    """Return one table a model: launches in order, and the fallback's share."""
+    parts: list[RenderableType] = []
+    for model, steps in models.items():
+        total = sum(s.seconds for s in steps) or 1.0
+        rows = [
+            (
+                s.executor,
+                s.mapping_type,
+                s.seconds * 1e6,
+                100 * s.seconds / total,
+                s.flops / max(s.seconds, 1e-9) / 1e9,
+                ", ".join(s.nodes),
+            )
+            for s in steps
+        ]
+        columns = ("executor", "mapping type", "µs", "%", "GFLOP/s", "nodes")
+        parts.append(table(model, columns, rows))
+        slow = [s for s in steps if s.executor == "fallback"]
+        share = 100 * sum(s.seconds for s in slow) / total
+        parts.append(
+            f"{len(steps)} launches, {total * 1e3:.3f} ms; fallback: {len(slow)} ({share:.1f} %)"
+        )
+    return Group(*parts)
+
+
+def doctor_table(found: Mapping[str, Any]) -> RenderableType:
+    """Return one row a check."""
+    rows = [(c["what"], c["ok"], c["detail"]) for c in found["checks"]]
+    return table("doctor", ("what", "works", "detail"), rows)
+
+
+def rules_data(rules: Sequence[Rule]) -> list[dict[str, Any]]:
+    """Return the rules' fields as plain data."""
+    return [
+        {
+            "name": r.name,
+            "family": r.family,
+            "schema": r.schema,
+            "lhs": str(r.lhs),
+            "rhs": str(r.rhs),
+            "guards": [str(g) for g in r.guards],
+            "dtypes": str(r.dtypes),
+            "level": r.level,
+            "source": r.source,
+        }
+        for r in rules
+    ]
+
+
+def rules_table(rules: Sequence[Rule]) -> RenderableType:
+    """Return one row a rule."""
+    rows = [
+        (d["family"], d["name"], f"{d['lhs']} => {d['rhs']}", d["level"]) for d in rules_data(rules)
+    ]
+    return table(f"{len(rows)} rules", ("family", "name", "formula", "level"), rows)
+
+
+def rule_text(rule: Rule) -> str:
+    """Return one rule, a field a line."""
+    return "\n".join(f"{k}: {v}" for k, v in rules_data([rule])[0].items())
+
+
+def is_interactive() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()

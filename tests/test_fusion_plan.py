@@ -1,0 +1,132 @@
+"""Both planners partition any graph into convex blocks; the paper's example comes out as printed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from egraph_fusion.fusion.dnnfusion import plan_dnnfusion
+from egraph_fusion.fusion.extended import plan_extended
+from egraph_fusion.fusion.plan import Plan, PlanError, order_blocks
+from egraph_fusion.ir.build import GraphBuilder
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.ir.ops.operator import MappingType
+from egraph_fusion.ir.tensors import DType, TensorType
+
+PLANNERS = {"extended": plan_extended, "dnnfusion": plan_dnnfusion}
+SQUARE = TensorType(DType.FLOAT32, (4, 4))
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Square matrices through elementwise, movement, reduction and contraction operators."""
+    b = GraphBuilder("random")
+    values = [b.add_input("x", SQUARE), b.add_input("y", SQUARE)]
+    for _ in range(draw(st.integers(1, 14))):
+        op = draw(st.sampled_from(["Add", "Mul", "Exp", "Relu", "Transpose", "Softmax", "MatMul"]))
+        one, two = (draw(st.sampled_from(values)) for _ in range(2))
+        match op:
+            case "Transpose":
+                values.append(b.op(op, one, perm=(1, 0)))
+            case "Softmax":
+                values.append(b.op(op, one, axis=1))
+            case "Exp" | "Relu":
+                values.append(b.op(op, one))
+            case _:
+                values.append(b.op(op, one, two))
+    for v in {values[-1], draw(st.sampled_from(values[2:]))}:
+        b.output(v)
+    return b.build()
+
+
+@settings(max_examples=60)
+@given(graph=graphs(), planner=st.sampled_from(sorted(PLANNERS)))
+def test_a_plan_is_a_partition_that_can_run(graph: Graph, planner: str) -> None:
+    plan = PLANNERS[planner](graph)
+    plan.check()
+    assert len(plan.blocks) <= len(graph.nodes)
+    assert plan.intermediate_bytes_after <= plan.intermediate_bytes_before
+
+
+@settings(max_examples=30)
+@given(graph=graphs(), planner=st.sampled_from(sorted(PLANNERS)))
+def test_planning_twice_gives_the_same_text(graph: Graph, planner: str) -> None:
+    assert PLANNERS[planner](graph).to_text() == PLANNERS[planner](graph).to_text()
+
+
+@settings(max_examples=40)
+@given(graph=graphs())
+def test_a_block_holds_one_contraction_at_most(graph: Graph) -> None:
+    for block in plan_extended(graph).blocks:
+        assert sum(n.op == "MatMul" for n in block.nodes) <= 1
+
+
+def figure_3() -> Graph:
+    """GEMM -> Add -> Conv -> {Relu, Mul} -> Sub (DNNFusion, Figure 3)."""
+    b = GraphBuilder("figure 3")
+    x = b.add_input("x", TensorType(DType.FLOAT32, (1, 4, 8, 8)))
+    y = b.add_input("y", TensorType(DType.FLOAT32, (1, 4, 8, 8)))
+    weight = b.const(np.ones((4, 4, 1, 1), np.float32))
+    g = b.op("MatMul", x, y, out="gemm")
+    a = b.op("Add", g, y, out="add")
+    c = b.op("Conv", a, weight, out="conv", kernel_shape=(1, 1))
+    r = b.op("Relu", c, out="relu")
+    m = b.op("Mul", c, y, out="mul")
+    b.output(b.op("Sub", r, m, out="sub"))
+    return b.build()
+
+
+def test_the_literal_planner_reproduces_figure_3() -> None:
+    plan = plan_dnnfusion(figure_3())
+    assert [[n.op for n in b.nodes] for b in plan.blocks] == [
+        ["MatMul"],
+        ["Add", "Conv", "Relu", "Mul", "Sub"],
+    ]
+    assert plan.blocks[1].mapping_type is MappingType.MANY_TO_MANY
+
+
+def test_why_not_names_the_red_cell() -> None:
+    plan = plan_dnnfusion(figure_3())
+    assert "Many-to-Many after Many-to-Many breaks fusion" in plan.why_not("gemm", "add")
+    assert "in one block" in plan.why_not("relu", "sub")
+    with pytest.raises(PlanError, match="nothing_like_it"):
+        plan.why_not("nothing_like_it", "add")
+
+
+def softmax_by_hand() -> Graph:
+    """Softmax written as max, subtract, exponential, sum, divide."""
+    b = GraphBuilder("softmax")
+    x = b.add_input("x", TensorType(DType.FLOAT32, (8, 32)))
+    top = b.op("ReduceMax", x, axes=(1,), keepdims=1)
+    e = b.op("Exp", b.op("Sub", x, top))
+    b.output(b.op("Div", e, b.op("ReduceSum", e, axes=(1,), keepdims=1)))
+    return b.build()
+
+
+def test_the_extended_planner_fuses_a_softmax_that_the_table_forbids() -> None:
+    assert len(plan_extended(softmax_by_hand()).blocks) == 1
+    assert len(plan_dnnfusion(softmax_by_hand()).blocks) > 1
+
+
+def test_a_value_used_outside_its_block_stays_an_output() -> None:
+    b = GraphBuilder("outputs")
+    x = b.add_input("x", SQUARE)
+    r = b.op("Relu", x, out="r")
+    b.output(b.op("Exp", r, out="e"))
+    b.output(r)
+    (block,) = plan_extended(b.build()).blocks
+    assert block.outputs == ("r", "e")
+
+
+def test_blocks_that_need_each_other_are_refused() -> None:
+    graph = figure_3()
+    gemm, add, conv, relu, mul, sub = graph.nodes
+    with pytest.raises(PlanError, match="cycle"):
+        order_blocks(graph, [[gemm, conv], [add], [relu, mul, sub]])
+
+
+def test_the_boundary_of_a_plan_must_be_complete() -> None:
+    graph = figure_3()
+    blocks = order_blocks(graph, [[n] for n in graph.nodes])
+    with pytest.raises(PlanError, match="partition"):
+        Plan(graph, blocks[:-1], "by hand").check()
