@@ -1,0 +1,307 @@
+"""The nest of a contraction: row pointers, micro-kernel calls and the fused epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from egraph_fusion.codegen.contraction_form import Form
+from egraph_fusion.codegen.index import delinearize, simplify
+from egraph_fusion.codegen.loops import (
+    Alloc,
+    Call,
+    Const,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    LoopKind,
+    MicroKernel,
+    Pointer,
+    PointerTable,
+    SetPointer,
+    Stmt,
+    Table,
+    Var,
+)
+from egraph_fusion.codegen.lower_elements import Elements, Index
+from egraph_fusion.codegen.lower_nests import Target, serial
+from egraph_fusion.codegen.lower_reduce import finish_into
+from egraph_fusion.codegen.lower_space import Space, grouped_space
+from egraph_fusion.codegen.lower_terms import Terms, conjunction
+from egraph_fusion.codegen.tiling import Tiling
+from egraph_fusion.ir.tensors import DType
+
+RowAddress = Callable[[Index, Index, Index], Load]
+"""The first float of the row that a batch index, row index and tap index read."""
+
+PanelAddress = Callable[[Expr, Expr], tuple[Pointer, int]]
+"""Where a (flat batch, panel) of the right operand starts, and its row stride."""
+
+UNIT_FLOPS = 100_000
+"""Multiply-adds that are worth a turn of a thread."""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """How the nest reaches its operands: addresses of rows, and of panels."""
+
+    row: RowAddress
+    panel: PanelAddress
+
+
+@dataclass(frozen=True)
+class ContractionNest:
+    """One contraction with its tiling; `body` writes it."""
+
+    form: Form
+    terms: Terms
+    elements: Elements
+    targets: tuple[Target, ...]
+    tiling: Tiling
+    vl: int
+    operands: Operands
+
+    @property
+    def nr(self) -> int:
+        """Columns of a panel."""
+        return self.tiling.nv * self.vl
+
+    @property
+    def m(self) -> int:
+        """Rows."""
+        return prod(self.form.rows)
+
+    @property
+    def taps(self) -> int:
+        """Taps."""
+        return prod(self.form.taps)
+
+    @property
+    def tiles(self) -> int:
+        """Row tiles of a unit."""
+        return self.tiling.mc // self.tiling.mr
+
+    @property
+    def panels(self) -> int:
+        """Panels of columns."""
+        return ceil(self.form.columns / self.nr)
+
+    @property
+    def blocks(self) -> int:
+        """Row blocks."""
+        return ceil(self.m / self.tiling.mc)
+
+    @property
+    def split(self) -> bool:
+        """Whether the reduction is cut, so that tiles accumulate."""
+        return self.tiling.kc < self.form.depth or self.tiling.tc < self.taps
+
+    def body(self) -> tuple[Stmt, ...]:
+        """Return the nest."""
+        batch = prod(self.form.batch)
+        if self.tiling.order == "m_outer":
+            sizes = [("b", batch), ("u", self.blocks)]
+            panels: tuple[Stmt, ...] = (For("n", Const(self.panels), self._tile_loop()),)
+            inner = (*self._pointers(), self._acc(self.tiling.mr), *panels)
+        else:
+            sizes = [("b", batch), ("n", self.panels), ("u", self.blocks)]
+            inner = self._panel_unit()
+        flops = self.tiling.mc * self.nr * self.form.depth * self.taps
+        flops *= self.panels if self.tiling.order == "m_outer" else 1
+        return (_units(sizes, inner, max(1, UNIT_FLOPS // flops), self._note()),)
+
+    def _note(self) -> str:
+        f = self.form
+        return f"{self.m} x {f.columns} x {self.taps} * {f.depth}"
+
+    def _acc(self, rows: int) -> Stmt:
+        return Alloc("acc", DType.FLOAT32, Const(rows * self.nr))
+
+    def _panel_unit(self) -> tuple[Stmt, ...]:
+        if not self.split:
+            return (*self._pointers(), self._acc(self.tiling.mr), *self._tile_loop())
+        return (*self._accumulated(), *self._epilogues())
+
+    # rows of a unit ------------------------------------------------------------------------------
+
+    def _tile_count(self) -> Expr:
+        """Return how many row tiles the unit has; the last one may have fewer."""
+        if self.blocks * self.tiling.mc - self.m < self.tiling.mr:
+            return Const(self.tiles)
+        left = Const(ceil(self.m / self.tiling.mr)) - Var("u") * self.tiles
+        return Call("min", (Const(self.tiles), left))
+
+    def _row(self, tile: Expr, i: Expr) -> Expr:
+        return self._first_row(tile) + i
+
+    def _first_row(self, tile: Expr) -> Expr:
+        return (Var("u") * self.tiles + tile) * self.tiling.mr
+
+    def _clamped(self, row: Expr) -> Expr:
+        if self.m % self.tiling.mr == 0:
+            return row
+        return Call("min", (row, Const(self.m - 1)))
+
+    def _batch_index(self) -> Index:
+        return split_index(Var("b"), self.form.batch)
+
+    def _pointers(self, depth: Expr | None = None) -> tuple[Stmt, ...]:
+        """Set the row pointers of every tile of the unit, all taps."""
+        mr = self.tiling.mr
+        count = self.tiles * self.taps * mr
+        body = self._pointer_row(Var("t"), depth)
+        loop = For("t", self._tile_count(), (For("i", Const(mr), body),))
+        return (PointerTable("rows", count), loop)
+
+    def _pointer_row(self, tile: Expr, depth: Expr | None) -> tuple[Stmt, ...]:
+        """Set the pointers of row `i` of a tile: one per tap."""
+        mr, row = self.tiling.mr, Var("m")
+        ranges = {"m": (0, self.m - 1)}
+        index = split_index(row, self.form.rows, ranges)
+        lets: list[Stmt] = [Let("m", self._clamped(self._row(tile, Var("i"))))]
+        named: list[Expr] = []
+        for d, part in enumerate(index):
+            if isinstance(part, Const | Var):
+                named.append(part)
+                continue
+            lets.append(Let(f"m{d}", part))
+            named.append(Var(f"m{d}"))
+        space = grouped_space(self.form.taps, _dims(self.form.taps), "k")
+        known = {f"m{d}": (0, size - 1) for d, size in enumerate(self.form.rows)}
+        known |= {"m": (0, self.m - 1), "b": (0, prod(self.form.batch) - 1), **space.ranges}
+        conditions = [simplify(c, known) for c in self.form.guard(tuple(named), space.index)]
+        conditions = [c for c in conditions if not (isinstance(c, Const) and c.value)]
+        load = self.operands.row(self._batch_index(), tuple(named), space.index)
+        place = simplify(load.index if depth is None else load.index + depth, known)
+        tap = _flat(space, self.form.taps)
+        entry = simplify((tile * self.taps + tap) * mr + Var("i"), known)
+        point: tuple[Stmt, ...] = (SetPointer("rows", entry, load.buffer, place),)
+        if conditions:
+            nothing = SetPointer("rows", entry, None)
+            point = (If(conjunction(conditions), point, (nothing,)),)
+        return (*lets, *serial(space, point))
+
+    # a tile and its epilogue ---------------------------------------------------------------------
+
+    def _tile_loop(self) -> tuple[Stmt, ...]:
+        """Compute each tile of a panel and store it at once."""
+        pointer, stride = self.operands.panel(Var("b"), Var("n"))
+        table = Table("rows", simplify(Var("t") * (self.taps * self.tiling.mr)))
+        call = self._call(table, Const(self.taps), Const(self.form.depth), pointer, stride, 0)
+        body = (call(Const(0)), *self._epilogue(Var("t"), Const(0)))
+        return (For("t", self._tile_count(), body),)
+
+    def _call(
+        self, table: Table, taps: Expr, depth: Expr, pointer: Pointer, stride: int, tile_rows: int
+    ) -> Callable[[Expr], Stmt]:
+        def at(accumulate: Expr) -> Stmt:
+            place = simplify(Var("t") * (tile_rows * self.nr))
+            operands = (
+                table,
+                taps,
+                depth,
+                pointer,
+                Const(stride),
+                Pointer("acc", place),
+                Const(self.nr),
+                accumulate,
+            )
+            return MicroKernel("igemm", (self.tiling.mr, self.tiling.nv), operands)
+
+        return at
+
+    def _epilogue(self, tile: Expr, place: Expr) -> tuple[Stmt, ...]:
+        """Store what becomes of a tile whose accumulators start at `place`."""
+        mr = self.tiling.mr
+        rows: Expr = Const(mr)
+        if self.m % mr:
+            rows = Call("min", (Const(mr), Const(self.m) - self._first_row(tile)))
+        columns: Expr = Const(self.nr)
+        if self.form.columns % self.nr:
+            columns = Call("min", (Const(self.nr), Const(self.form.columns) - Var("n") * self.nr))
+        space, index = self._result_space()
+        known = self.elements.within(space.simplify)
+        stored = Load("acc", simplify(place + Var("i") * self.nr + Var("j")), DType.FLOAT32)
+        stores = finish_into(known, self.terms, self.targets, space, index, stored)
+        row = Let("m", simplify(self._row(tile, Var("i"))))
+        return (For("i", rows, (row, For("j", columns, stores, LoopKind.VECTOR))),)
+
+    def _result_space(self) -> tuple[Space, Index]:
+        """Return the variables of the epilogue (b, m, n, j) and the result's index in them."""
+        ranges = {"b": prod(self.form.batch), "m": self.m, "n": self.panels, "j": self.nr}
+        extents = tuple(Const(e) for e in ranges.values())
+        column = Var("n") * self.nr + Var("j") if self.panels > 1 else Var("j")
+        rows = split_index(Var("m"), self.form.rows, {"m": (0, self.m - 1)})
+        index = self.form.result(self._batch_index(), rows, column)
+        space = Space(tuple(ranges), extents, index)
+        return space, tuple(space.simplify(i) for i in index)
+
+    # a reduction cut into blocks -----------------------------------------------------------------
+
+    def _accumulated(self) -> tuple[Stmt, ...]:
+        """Accumulate every tile of the unit over blocks of taps and depth."""
+        t = self.tiling
+        tap_blocks, depth_blocks = ceil(self.taps / t.tc), ceil(self.form.depth / t.kc)
+        taps = _part(self.taps, t.tc, "tb")
+        depth = _part(self.form.depth, t.kc, "kb")
+        pointer, stride = self.operands.panel(Var("b"), Var("n"))
+        rows_before = Var("tb") * (t.tc * self.form.depth) + Var("kb") * t.kc
+        panel = Pointer(pointer.buffer, simplify(pointer.offset + rows_before * stride))
+        first = (Var("t") * self.taps + Var("tb") * t.tc) * t.mr
+        call = self._call(Table("rows", simplify(first)), taps, depth, panel, stride, t.mr)
+        tiles = For("t", self._tile_count(), (call(Var("tb") + Var("kb")),))
+        inner = (*self._pointers(Var("kb") * t.kc)[1:], For("tb", Const(tap_blocks), (tiles,)))
+        loop = For("kb", Const(depth_blocks), inner)
+        table = PointerTable("rows", self.tiles * self.taps * t.mr)
+        return (table, self._acc(t.mc), loop)
+
+    def _epilogues(self) -> tuple[Stmt, ...]:
+        size = self.tiling.mr * self.nr
+        return (For("t", self._tile_count(), self._epilogue(Var("t"), Var("t") * size)),)
+
+
+def _dims(shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple((d,) for d in range(len(shape)) if shape[d] != 1)
+
+
+def _flat(space: Space, shape: Sequence[int]) -> Expr:
+    total: Expr = Const(0)
+    for i, size in zip(space.index, shape, strict=True):
+        total = total * size + i
+    return simplify(total)
+
+
+def split_index(
+    flat: Expr, shape: Sequence[int], ranges: dict[str, tuple[int, int]] | None = None
+) -> Index:
+    """Return the index in `shape` of a flat row-major position; zeros where the extent is 1."""
+    if prod(shape) == 1:
+        return (Const(0),) * len(shape)
+    known = ranges or ({flat.name: (0, prod(shape) - 1)} if isinstance(flat, Var) else {})
+    parts = delinearize(flat, list(shape), known)
+    return tuple(Const(0) if d == 1 else p for d, p in zip(shape, parts, strict=True))
+
+
+def _part(total: int, size: int, block: str) -> Expr:
+    if total % size == 0:
+        return Const(size)
+    return Call("min", (Const(size), Const(total) - Var(block) * size))
+
+
+def _units(sizes: Sequence[tuple[str, int]], body: tuple[Stmt, ...], grain: int, note: str) -> For:
+    """Return the parallel loop over units, the first size outermost; sizes of 1 are constants."""
+    total = prod(size for _, size in sizes)
+    lets: list[Stmt] = []
+    for position, (name, size) in enumerate(sizes):
+        step = prod(s for _, s in sizes[position + 1 :])
+        index: Expr = Var("p")
+        if size == 1:
+            index = Const(0)
+        else:
+            index = index if step == 1 else index // step
+            index = index % size if prod(s for _, s in sizes[:position]) > 1 else index
+        lets.append(Let(name, index))
+    return For("p", Const(total), (*lets, *body), LoopKind.PARALLEL, grain=grain, note=note)

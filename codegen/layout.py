@@ -1,0 +1,134 @@
+"""Physical layouts: in which order the dimensions of a dense tensor lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from egraph_fusion.ir.graph import Graph, Node
+from egraph_fusion.ir.tensors import TensorType
+
+
+class Blocklike(Protocol):
+    """What layouts and lowering need to know of a fusion block."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The block's nodes in topological order."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Values read from outside that are no constants."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Values that a later block or the caller reads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`order` lists the logical dimensions from the outermost in memory to the contiguous one."""
+
+    order: tuple[int, ...]
+
+    def strides(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the element stride of each logical dimension of a dense tensor of `shape`.
+
+        >>> channels_last(4).strides((1, 8, 5, 6))
+        (240, 1, 48, 8)
+        """
+        strides = [0] * len(shape)
+        step = 1
+        for d in reversed(self.order):
+            strides[d] = step
+            step *= shape[d]
+        return tuple(strides)
+
+    @property
+    def row_major(self) -> bool:
+        """Whether this is the order of numpy and ONNX."""
+        return self.order == tuple(range(len(self.order)))
+
+
+def row_major(rank: int) -> Layout:
+    """Return the layout of a C array of `rank` dimensions."""
+    return Layout(tuple(range(rank)))
+
+
+def channels_last(rank: int) -> Layout:
+    """Return the layout of `[N, C, spatial...]` with contiguous channels.
+
+    >>> channels_last(4).order
+    (0, 2, 3, 1)
+    """
+    return Layout((0, *range(2, rank), 1))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the inverse permutation."""
+    return tuple(sorted(range(len(order)), key=lambda i: order[i]))
+
+
+_SPATIAL = frozenset(
+    "Conv ConvTranspose MaxPool AveragePool LpPool GlobalAveragePool GlobalMaxPool GlobalLpPool "
+    "BatchNormalization InstanceNormalization Resize DepthToSpace SpaceToDepth LRN".split()
+)
+"""Operators on `[N, C, spatial...]`; a value around one lies channels last."""
+
+
+def choose_layouts(graph: Graph, blocks: Sequence[Blocklike]) -> Mapping[str, Layout]:
+    """Return the layout of each value that some block reads or writes and that is no constant.
+
+    Images (rank 4 and 5) around convolutions and pooling lie channels last: from there the choice
+    spreads along operators that keep the shape's rank. Graph inputs and outputs lie as ONNX has them.
+    """
+    kept = {*graph.inputs, *graph.outputs}
+    images = _images(graph)
+    chosen: dict[str, Layout] = {}
+    for value in dict.fromkeys(v for b in blocks for v in (*b.inputs, *b.outputs)):
+        shape = graph.type_of(value).shape
+        if shape is None:
+            continue
+        spread = value in images and value not in kept
+        chosen[value] = channels_last(len(shape)) if spread else row_major(len(shape))
+    return chosen
+
+
+def _images(graph: Graph) -> frozenset[str]:
+    """Return the values of rank 4 and 5 that are connected to a convolution or pooling."""
+    found: set[str] = set()
+    work = [v for n in graph.nodes if n.op in _SPATIAL for v in (*n.inputs[:1], *n.outputs) if v]
+    while work:
+        value = work.pop()
+        if value in found or value in graph.constants or not _is_image(graph.types[value]):
+            continue
+        found.add(value)
+        near = [*graph.consumers.get(value, ())]
+        if value in graph.producers:
+            near.append(graph.producers[value])
+        for n in near:
+            work += _same_axes(graph, n, value)
+    return frozenset(found)
+
+
+def _same_axes(graph: Graph, n: Node, value: str) -> list[str]:
+    """Return the operands and results of `n` whose axes mean what those of `value` mean."""
+    if (
+        n.op in ("Reshape", "Transpose", "MatMul", "Gemm", "Einsum", "Flatten", "Gather")
+        or n.opaque
+    ):
+        return []
+    rank = len(graph.types[value].shape or ())
+    return [v for v in (*n.inputs, *n.outputs) if v and _rank(graph.types[v]) == rank]
+
+
+def _rank(found: TensorType) -> int | None:
+    return None if found.shape is None else len(found.shape)
+
+
+def _is_image(found: TensorType) -> bool:
+    return _rank(found) in (4, 5)

@@ -1,0 +1,262 @@
+"""Blocks of reductions that share their rows: softmax, layer norm and what surrounds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from egraph_fusion.codegen.expand import Fragment, LoweringError
+from egraph_fusion.codegen.index import stride_of
+from egraph_fusion.codegen.layout import Layout
+from egraph_fusion.codegen.loops import Alloc, Const, Expr, Let, Load, LoopKind, Stmt, Store, Var
+from egraph_fusion.codegen.lower_elements import Elements, Index, Source, is_reduction, offset
+from egraph_fusion.codegen.lower_lets import hoisted, shared
+from egraph_fusion.codegen.lower_nests import Target, parallel, serial, stores_at
+from egraph_fusion.codegen.lower_push import exactly, pushed, reached
+from egraph_fusion.codegen.lower_reduce import reduce_to
+from egraph_fusion.codegen.lower_space import Space, largest, plain_space
+from egraph_fusion.codegen.lower_terms import Terms, ints, loads, terms_of
+from egraph_fusion.ir.graph import Node
+
+LARGEST_ROW = 32_768
+"""Elements of one row that are kept in a thread's scratch."""
+
+_EXPENSIVE = frozenset(
+    "exp log log1p expm1 pow sin cos tan erf tanh sigmoid softplus div sqrt reciprocal".split()
+)
+
+
+@dataclass
+class _Rows:
+    """The statements of one row, and what is known of the row's values so far."""
+
+    fragment: Fragment
+    elements: Elements
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    space: Space
+    reduced: Space
+    sources: dict[str, Source] = field(default_factory=dict[str, Source])
+    body: list[Stmt] = field(default_factory=list[Stmt])
+
+    @property
+    def full(self) -> Space:
+        """Row and reduced loops together, over the full shape."""
+        index = tuple(
+            self.reduced.index[self.axes.index(d)] if d in self.axes else i
+            for d, i in enumerate(self.space.index)
+        )
+        names = (*self.space.names, *self.reduced.names)
+        return Space(names, (*self.space.extents, *self.reduced.extents), index)
+
+    def known(self, space: Space) -> Elements:
+        """Return the elements with what the row has computed."""
+        return self.elements.given(self.sources).within(space.simplify)
+
+    def reduce(self, terms: Terms, number: int) -> None:
+        """Append the loop of one reduction and name its result."""
+        index = self.result_index(terms.result)
+        named = f"acc{number}"
+        known = self.elements.given(self.sources)
+        here = Space(self.space.names, self.space.extents, index)
+        self.body += reduce_to(known, terms, here, self.reduced, named)
+        total = Var(named, terms.accumulator)
+        value = terms.finish(self.known(self.space), total, index)
+        result = Let(f"m{number}", value)
+        self.body.append(result)
+        dtype = self.fragment.types[terms.result].dtype
+        known = self.known(self.space)
+        self.sources[terms.result] = exactly(terms.result, index, Var(result.name, dtype), known)
+
+    def result_index(self, result: str) -> Index:
+        """Return the index of a reduction's result in the current row."""
+        kept = tuple(i for d, i in enumerate(self.space.index) if d not in self.axes)
+        same = len(self.fragment.shape(result)) == len(self.shape)
+        return self.space.index if same else kept
+
+    def keep(self, value: str, number: int) -> None:
+        """Append a loop that computes `value` for the whole row into scratch."""
+        dtype = self.fragment.types[value].dtype
+        buffer = f"row{number}"
+        known = self.known(self.full)
+        (element,) = (known.at(value, self.full.index),)
+        outside, (moved,) = hoisted([element], self.reduced.names, f"h{number}_")
+        lets, (named,) = shared([moved], f"v{number}_")
+        write = Store(buffer, self.position(self.reduced.index), named)
+        self.body.append(Alloc(buffer, dtype, Const(prod(self.row_shape))))
+        self.body += outside
+        self.body += serial(self.reduced, (*lets, write), LoopKind.VECTOR)
+        self.sources[value] = self._in_row(value, buffer)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Extents of the reduced axes."""
+        return tuple(self.shape[a] for a in self.axes)
+
+    def position(self, index: Sequence[Expr]) -> Expr:
+        """Return where an element of the row lies in scratch: the order of the reduced loops."""
+        strides = Layout(self._memory).strides(self.row_shape)
+        return self.full.simplify(offset(index, strides))
+
+    @property
+    def _memory(self) -> tuple[int, ...]:
+        return tuple(range(len(self.axes)))
+
+    def _in_row(self, value: str, buffer: str) -> Source:
+        dtype = self.fragment.types[value].dtype
+        row = [self.full.simplify(i) for i in self.space.index]
+
+        def source(asked: Index) -> Expr:
+            for d, i in enumerate(asked):
+                if d not in self.axes and self.full.simplify(i) != row[d]:
+                    raise LoweringError(f"an element of {value!r} in another row is needed")
+            return Load(buffer, self.position([asked[a] for a in self.axes]), dtype)
+
+        return source
+
+
+def rows(elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]) -> tuple[Stmt, ...]:
+    """Return one nest of the reductions `heavy` over the same axes of one shape, and the targets.
+
+    Raises LoweringError if they do not, if a target needs several rows, or if the rows are not
+    contiguous in memory.
+    """
+    fragment = elements.fragment
+    state = _start(elements, heavy, targets)
+    kept = _worth_keeping(fragment, heavy, targets, state.shape, state.row_shape)
+    for number, n in enumerate(heavy):
+        for value in kept.pop(n.outputs[0], ()):
+            state.keep(value, len(state.body))
+        state.reduce(terms_of(fragment, n), number)
+    _finish(state, targets)
+    if not state.space.names:
+        return tuple(state.body)
+    work = 8 * max(1, state.reduced.size)
+    return (parallel(state.space.names, state.space.extents, tuple(state.body), work),)
+
+
+def _start(elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]) -> _Rows:
+    fragment = elements.fragment
+    shape = fragment.shape(heavy[0].inputs[0])
+    axes = ints(heavy[0].attrs, "axes", ())
+    for n in heavy[1:]:
+        same = fragment.shape(n.inputs[0]) == shape and ints(n.attrs, "axes", ()) == axes
+        if not same:
+            raise LoweringError(f"{heavy[0].label()} and {n.label()} reduce different rows")
+    layout = next((t.layout for t in targets if t.shape == shape), None)
+    layout = layout or Layout(tuple(range(len(shape))))
+    lines = [1 if d in axes else s for d, s in enumerate(shape)]
+    row_order = Layout(tuple(sorted(range(len(axes)), key=lambda a: layout.order.index(axes[a]))))
+    space = plain_space(lines, layout)
+    reduced = plain_space([shape[a] for a in axes], row_order, prefix="r")
+    state = _Rows(fragment, elements, shape, axes, space, reduced)
+    _expect_contiguous(state, heavy[0])
+    return state
+
+
+def _expect_contiguous(state: _Rows, n: Node) -> None:
+    """Raise LoweringError if vectors should rather run over neighbouring rows."""
+    if not state.reduced.names or not state.space.names:
+        return
+    element = state.known(state.full).at(n.inputs[0], state.full.index)
+    found = loads(element)
+    inner = [_unit(x, state.reduced.names[-1]) for x in found]
+    outer = [_unit(x, state.space.names[-1]) for x in found]
+    wide = largest(state.space.extents[-1]) >= 8
+    if not any(inner) and any(outer) and wide:
+        raise LoweringError(f"{n.label()}: its rows are not contiguous")
+
+
+def _unit(load: Load, name: str) -> bool:
+    return stride_of(load.index, name) == Const(1)
+
+
+def _worth_keeping(
+    fragment: Fragment,
+    heavy: Sequence[Node],
+    targets: Sequence[Target],
+    shape: tuple[int, ...],
+    row: tuple[int, ...],
+) -> dict[str, list[str]]:
+    """Return, per reduction, the expensive values of the full shape that later stages read again."""
+    if prod(row) > LARGEST_ROW:
+        return {}
+    stages = [(n.outputs[0], reached(fragment, n.inputs[0])) for n in heavy]
+    last = set[str]().union(*(reached(fragment, t.value) for t in targets))
+    kept: dict[str, list[str]] = {}
+    taken: set[str] = set()
+    for position, (result, members) in enumerate(stages):
+        later = [m for _, m in stages[position + 1 :]] + [last]
+        for n in fragment.nodes:
+            value = n.outputs[0]
+            if value in taken or value not in members or fragment.shape(value) != shape:
+                continue
+            again = _needed_again(fragment, value, result, later)
+            if again and _is_expensive(fragment, n):
+                taken.add(value)
+                kept.setdefault(result, []).append(value)
+    return kept
+
+
+def _needed_again(fragment: Fragment, value: str, result: str, later: Sequence[set[str]]) -> bool:
+    """Whether some later stage reads `value` otherwise than through the reduction's result."""
+    readers = [n for n in fragment.nodes if value in n.inputs and result not in n.outputs]
+    through = reached(fragment, result)
+    outside = [n for n in readers if n.outputs[0] not in through]
+    return bool(outside) and any(value in members for members in later)
+
+
+def _is_expensive(fragment: Fragment, n: Node) -> bool:
+    operator = fragment.operator(n)
+    if operator.scalar is None:
+        return False
+    name = n.op.lower()
+    return name in _EXPENSIVE or name in ("gelu", "mish", "swish", "elu", "selu", "celu")
+
+
+def _finish(state: _Rows, targets: Sequence[Target]) -> None:
+    size, lines = prod(state.shape), prod(state.shape) // max(1, prod(state.row_shape))
+    full = [t for t in targets if prod(t.shape) == size]
+    rest = [t for t in targets if prod(t.shape) != size]
+    for number, t in enumerate(rest):
+        if prod(t.shape) != lines:
+            raise LoweringError(f"{t.value!r} is neither one element per row nor the full shape")
+        where = _row_place(state, t)
+        state.body += stores_at(state.known(state.space), [t], where, f"o{number}_")
+    if not full:
+        return
+    state.body += _full_stores(state, full)
+
+
+def _full_stores(state: _Rows, targets: Sequence[Target]) -> list[Stmt]:
+    known = state.known(state.full)
+    places = [_full_place(state, t) for t in targets]
+    values = [known.at(t.value, p) for t, p in zip(targets, places, strict=True)]
+    outside, moved = hoisted(values, state.reduced.names, "g")
+    lets, named = shared(moved)
+    writes = [
+        Store(t.buffer, known.simplify(offset(p, t.strides)), v)
+        for t, p, v in zip(targets, places, named, strict=True)
+    ]
+    return [*outside, *serial(state.reduced, (*lets, *writes), LoopKind.VECTOR)]
+
+
+def _row_place(state: _Rows, target: Target) -> Index:
+    fragment = state.fragment
+    for n in fragment.nodes:
+        if is_reduction(fragment, n) and n.outputs[0] in reached(fragment, target.value):
+            index = state.result_index(n.outputs[0])
+            return pushed(fragment, n.outputs[0], target.value, state.space, index)
+    raise LoweringError(f"{target.value!r} does not depend on the block's reductions")
+
+
+def _full_place(state: _Rows, target: Target) -> Index:
+    fragment = state.fragment
+    if target.shape == state.shape:
+        return state.full.index
+    ancestors = reached(fragment, target.value)
+    for value in (*(n.outputs[0] for n in reversed(fragment.nodes)), *fragment.inputs):
+        if value in ancestors and fragment.shape(value) == state.shape:
+            return pushed(fragment, value, target.value, state.full, state.full.index)
+    raise LoweringError(f"{target.value!r} is not made of rows of the block's reductions")

@@ -1,0 +1,142 @@
+"""Any block as stages: one nest per operator that is not pointwise, then what is left of the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from egraph_fusion.codegen.expand import Fragment, LoweringError
+from egraph_fusion.codegen.layout import row_major
+from egraph_fusion.codegen.loops import Stmt
+from egraph_fusion.codegen.lower_elements import (
+    Elements,
+    Source,
+    is_pointwise,
+    is_reduction,
+    load_source,
+)
+from egraph_fusion.codegen.lower_nests import Target, pointwise
+from egraph_fusion.codegen.lower_push import reached
+from egraph_fusion.codegen.lower_reduce import reduce_nest
+from egraph_fusion.codegen.lower_rows import rows
+from egraph_fusion.codegen.lower_search import SEARCHES, search_nest
+from egraph_fusion.codegen.lower_terms import terms_of
+from egraph_fusion.ir.graph import Node
+from egraph_fusion.ir.tensors import DType
+
+Scratch = Callable[[DType, int], str]
+"""Adds a scratch buffer of the kernel and returns its name."""
+
+Contract = Callable[[Elements, Node, Sequence[Target]], tuple[Stmt, ...]]
+"""Returns the nests of a contraction through a micro-kernel, or raises LoweringError."""
+
+
+@dataclass
+class Stages:
+    """The nests written so far, and where the values that they store are read."""
+
+    elements: Elements
+    scratch: Scratch
+    contract: Contract
+    pending: list[Target]
+    stored: dict[str, Source] = field(default_factory=dict[str, Source])
+    body: list[Stmt] = field(default_factory=list[Stmt])
+
+    @property
+    def fragment(self) -> Fragment:
+        """The block."""
+        return self.elements.fragment
+
+    @property
+    def known(self) -> Elements:
+        """The elements, given what is stored."""
+        return self.elements.given(self.stored)
+
+    def run(self) -> tuple[Stmt, ...]:
+        """Return the statements of the whole block."""
+        heavy = [n for n in self.fragment.nodes if not is_pointwise(self.fragment, n)]
+        while heavy:
+            done = self._rows(heavy) or self._single(heavy)
+            heavy = heavy[done:]
+        self._pointwise()
+        return tuple(self.body)
+
+    def _rows(self, heavy: Sequence[Node]) -> int:
+        """Fuse the reductions from here on, if they share their rows; return how many were."""
+        run = [n for n in heavy if is_reduction(self.fragment, n)]
+        if len(run) < len(heavy) or not run:
+            return 0
+        targets = [t for t in self.pending if self._reaches(t.value, heavy)]
+        try:
+            self.body += rows(self.known, run, targets)
+        except LoweringError:
+            return 0
+        self._store(targets)
+        return len(heavy)
+
+    def _single(self, heavy: Sequence[Node]) -> int:
+        """Write one operator, with the outputs made of it alone fused where possible."""
+        n, later = heavy[0], heavy[1:]
+        ready = [t for t in self.pending if self._made_of(t.value, n, later)]
+        fused = [t for t in ready if t.value != n.outputs[0]]
+        own = [t for t in ready if t.value == n.outputs[0]]
+        if fused:
+            try:
+                extra = own or self._kept(n, fused, later)
+                self._nest(n, [*fused, *extra])
+                return 1
+            except LoweringError:
+                pass
+        self._nest(n, own or [self._new_target(n.outputs[0])])
+        return 1
+
+    def _kept(self, n: Node, fused: Sequence[Target], later: Sequence[Node]) -> list[Target]:
+        """Return a scratch target for the operator's result if something else still reads it."""
+        done = {t.value for t in fused}
+        waiting = [t.value for t in self.pending if t.value not in done]
+        waiting += [v for m in later for v in m.inputs if v]
+        if any(n.outputs[0] in self._unstored(v) for v in waiting):
+            return [self._new_target(n.outputs[0])]
+        return []
+
+    def _nest(self, n: Node, targets: Sequence[Target]) -> None:
+        if n.op in SEARCHES:
+            self.body += search_nest(self.known, n, targets)
+        else:
+            try:
+                self.body += self.contract(self.known, n, targets)
+            except LoweringError:
+                self.body += reduce_nest(self.known, terms_of(self.fragment, n), targets)
+        self._store(targets)
+
+    def _store(self, targets: Sequence[Target]) -> None:
+        for t in targets:
+            dtype = self.fragment.types[t.value].dtype
+            self.stored[t.value] = load_source(t.buffer, dtype, t.strides)
+        done = {t.value for t in targets}
+        self.pending = [t for t in self.pending if t.value not in done]
+
+    def _new_target(self, value: str) -> Target:
+        shape = self.fragment.shape(value)
+        size = 1
+        for d in shape:
+            size *= d
+        buffer = self.scratch(self.fragment.types[value].dtype, size)
+        return Target(value, buffer, shape, row_major(len(shape)))
+
+    def _unstored(self, target: str) -> set[str]:
+        return reached(self.fragment, target, frozenset(self.stored))
+
+    def _reaches(self, target: str, heavy: Sequence[Node]) -> bool:
+        return any(n.outputs[0] in self._unstored(target) for n in heavy)
+
+    def _made_of(self, target: str, n: Node, later: Sequence[Node]) -> bool:
+        found = self._unstored(target)
+        return n.outputs[0] in found and not any(m.outputs[0] in found for m in later)
+
+    def _pointwise(self) -> None:
+        groups: dict[tuple[object, ...], list[Target]] = {}
+        for t in self.pending:
+            groups.setdefault((t.shape, t.layout), []).append(t)
+        for group in groups.values():
+            self.body += pointwise(self.known, group)
