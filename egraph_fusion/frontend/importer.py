@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -125,6 +125,7 @@ def _workspace(
     weights: Iterable[str],
 ) -> Workspace:
     outputs = [o.name for o in model.graph.output]
+    claims = {i.name: i.type for i in (*model.graph.value_info, *model.graph.output)}
     read = [v for n in nodes for v in (*n.input, *captures(n))]
     made = [v for n in nodes for v in (*n.output, *mentioned(n))]
     opset = versions[""]
@@ -135,7 +136,7 @@ def _workspace(
     return Workspace(
         opset=opset,
         readable=reason,
-        inference=Inference(versions, model.ir_version, DimNames()),
+        inference=Inference(versions, model.ir_version, DimNames(), claims),
         used=frozenset([*read, *outputs]),
         graph_outputs=frozenset(outputs),
         taken={*read, *made, *outputs, *inputs, *weights},
@@ -181,8 +182,8 @@ def _constants(
     """Enter the Constant nodes' values; return the other nodes."""
     rest: list[onnx.NodeProto] = []
     for proto in nodes:
-        array = _constant_value(proto, folder)
-        if array is None or len(proto.output) != 1:
+        array = _constant_value(proto, folder, space.graph_outputs)
+        if array is None:
             rest.append(proto)
             continue
         _declare(space, proto.output[0], f"a Constant node {proto.name!r}")
@@ -190,15 +191,20 @@ def _constants(
     return rest
 
 
-def _constant_value(proto: onnx.NodeProto, folder: Path | None) -> Array | None:
-    if proto.op_type != "Constant" or proto.domain or len(proto.attribute) != 1:
+def _constant_value(
+    proto: onnx.NodeProto, folder: Path | None, outputs: Collection[str]
+) -> Array | None:
+    """Return the value of a Constant node, None for others and for a sparse graph output."""
+    if proto.op_type != "Constant" or proto.domain:
+        return None
+    if len(proto.attribute) != 1 or len(proto.output) != 1:
         return None
     (attribute,) = proto.attribute
+    if attribute.HasField("sparse_tensor"):
+        return None if proto.output[0] in outputs else read_sparse(attribute.sparse_tensor, folder)
     match attribute.name:
         case "value":
             return read_tensor(attribute.t, folder)
-        case "sparse_value":
-            return read_sparse(attribute.sparse_tensor, folder)
         case "value_int":
             return np.array(attribute.i, np.int64)
         case "value_ints":

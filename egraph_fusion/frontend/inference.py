@@ -10,7 +10,7 @@ from onnx.defs import OpSchema, SchemaError, get_schema
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from egraph_fusion.frontend.scopes import captures, subgraphs
-from egraph_fusion.frontend.types import UNKNOWN, DimNames, read_inferred, write_type
+from egraph_fusion.frontend.types import ELEMENT_TYPES, UNKNOWN, DimNames, read_inferred, write_type
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType, TensorType
 
@@ -32,8 +32,15 @@ class Inference:
     carries them.
     """
 
-    def __init__(self, opsets: Mapping[str, int], ir_version: int, names: DimNames) -> None:
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        ir_version: int,
+        names: DimNames,
+        claims: Mapping[str, onnx.TypeProto],
+    ) -> None:
         self.opsets = dict(opsets)
+        self.claims = claims
         self.ir_version = ir_version
         self.names = names
         self.exact: dict[str, onnx.TypeProto] = {}
@@ -60,7 +67,8 @@ class Inference:
         try:
             found = self._outputs(schema, self._with_captured(node, types), inputs, data)
         except InferenceError as error:
-            return self._typed(node, {}), _first_line(error)
+            known = all(v in self.exact or types[v].dtype is not DType.OTHER for v in inputs)
+            return self._typed(node, {}), _first_line(error) if known else ""
         except (RuntimeError, ValueError, TypeError):
             found = {}
         return self._typed(node, found or _branch_types(node)), ""
@@ -90,8 +98,15 @@ class Inference:
                 if typed[value].dtype is DType.OTHER:
                     self.exact[value] = found[value]
             elif value:
-                typed[value] = UNKNOWN
+                typed[value] = self._claimed(value)
         return typed
+
+    def _claimed(self, value: str) -> TensorType:
+        """Return the declared element type; declared shapes are often wrong and never believed."""
+        claim = self.claims.get(value)
+        if claim is None or claim.WhichOneof("value") != "tensor_type":
+            return UNKNOWN
+        return TensorType(ELEMENT_TYPES.get(claim.tensor_type.elem_type, DType.OTHER), None)
 
     def _with_captured(
         self, node: onnx.NodeProto, types: Mapping[str, TensorType]

@@ -13,7 +13,7 @@ from egraph_fusion.errors import EgraphFusionError, ModelError
 from egraph_fusion.frontend.folding import entries_of, folded, followed, shape_dims
 from egraph_fusion.frontend.forms import CannotReadError, Form, Raw, Reading, decode, reader_of
 from egraph_fusion.frontend.inference import Inference, dtype_complaint, schema_of
-from egraph_fusion.frontend.scopes import captures
+from egraph_fusion.frontend.scopes import captures, subgraphs
 from egraph_fusion.frontend.weights import read_tensor
 from egraph_fusion.ir.dims import Shape, static
 from egraph_fusion.ir.graph import Array, AttrValue, Constant, Node, frozen_attrs
@@ -96,6 +96,8 @@ def describe(proto: onnx.NodeProto, types: dict[str, TensorType]) -> str:
 def _form(space: Workspace, proto: onnx.NodeProto) -> Form:
     if proto.domain:
         raise CannotReadError(f"it belongs to the domain {proto.domain!r}")
+    if any(subgraphs(proto)):
+        raise CannotReadError("it holds graphs of its own")
     attrs: dict[str, Raw] = {}
     for attribute in proto.attribute:
         if attribute.type == onnx.AttributeProto.TENSOR:

@@ -84,8 +84,8 @@ def element_type(code: int, where: str) -> DType:
 def read_input(info: onnx.ValueInfoProto, names: DimNames) -> TensorType:
     """Return the type of a graph input, whose declared shape callers must honour.
 
-    Unnamed dimensions get fresh symbols.  Raises ModelError for a missing type, an unknown element
-    type or a negative dimension.
+    Unnamed dimensions get fresh symbols, and so do sizes of -1, which exporters write for unknown.
+    Raises ModelError for a missing type, an unknown element type or another negative size.
     """
     where = f"input {info.name!r}"
     kind = info.type.WhichOneof("value")
@@ -105,7 +105,7 @@ def read_input(info: onnx.ValueInfoProto, names: DimNames) -> TensorType:
 
 
 def _read_dim(dim: onnx.TensorShapeProto.Dimension, where: str, hint: str, names: DimNames) -> Dim:
-    if dim.HasField("dim_value"):
+    if dim.HasField("dim_value") and dim.dim_value != -1:
         if dim.dim_value < 0:
             raise ModelError(
                 f"{where} has size {dim.dim_value}; sizes are not negative "
