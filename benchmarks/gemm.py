@@ -133,19 +133,23 @@ def peer(
     """Return a function that runs onnxruntime a few times: best seconds, channels-last result."""
     constants = {"w": weights, "bias": bias}
     if case.height == 1:
-        nodes = [helper.make_node("Gemm", ["x", "w", "bias"], ["y"])]
+        node = helper.make_node("Gemm", ["x", "w", "bias"], ["y"])
         constants["w"] = np.ascontiguousarray(weights.reshape(case.filters, -1).T)
         feed = x[0]
     else:
-        attributes = {
-            "pads": [case.pad] * 4,
-            "strides": [case.stride] * 2,
-            "group": case.channels if case.depthwise else 1,
-        }
-        nodes = [helper.make_node("Conv", ["x", "w", "bias"], ["y"], **attributes)]
+        node = helper.make_node("Conv", ["x", "w", "bias"], ["y"])
+        group = case.channels if case.depthwise else 1
+        node.attribute.extend(
+            helper.make_attribute(name, value)
+            for name, value in (
+                ("pads", [case.pad] * 4),
+                ("strides", [case.stride] * 2),
+                ("group", group),
+            )
+        )
         feed = np.ascontiguousarray(x.transpose(2, 0, 1)[None])
     graph = helper.make_graph(
-        nodes,
+        [node],
         "one_node",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, feed.shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
@@ -162,8 +166,9 @@ def peer(
         best, result = 1e9, np.zeros(0, np.float32)
         for _ in range(REPEATS):
             start = time.perf_counter()
-            result = session.run(None, {"x": feed})[0]
+            outputs: list[Any] = list(session.run(None, {"x": feed}))
             best = min(best, time.perf_counter() - start)
+            result = outputs[0]
         if case.height > 1:
             result = result[0].transpose(1, 2, 0)
         return best, np.ascontiguousarray(result).reshape(-1, case.filters)
@@ -188,9 +193,9 @@ class Kernels:
         for kernel in (3, 5):
             text += [microkernels.dwconv_source(kernel**2, p, "") for p in (1, 4)]
             text += [microkernels.dwline_source(kernel, kernel, s, 1, 4, "") for s in (1, 2)]
-        source, library = folder / "gemm.c", folder / "gemm.so"
+        source, library_path = folder / "gemm.c", folder / "gemm.so"
         source.write_text("".join(text) + driver)
-        subprocess.run(["cc", *FLAGS, str(source), "-o", str(library)], check=True)
+        subprocess.run(["cc", *FLAGS, str(source), "-o", str(library_path)], check=True)
         self.ffi: Any = cffi.FFI()
         struct = driver[driver.index("typedef struct {") : driver.index("} bench_job;")]
         for name in ("igemm_fn", "dwconv_fn", "dwline_fn"):
@@ -199,8 +204,10 @@ class Kernels:
             f"{struct}}} bench_job; void *ef_pool_create(int); void ef_pool_destroy(void *);"
             "double bench_run(void *, bench_job *, int, int);"
         )
-        self.library: Any = self.ffi.dlopen(str(library))
-        self.pools = {threads: self.library.ef_pool_create(threads) for threads in (1, 2)}
+        library: Any = self.ffi.dlopen(str(library_path))
+        self.library = library
+        self.kept: list[NDArray[np.int64]] = []
+        self.pools = {threads: library.ef_pool_create(threads) for threads in (1, 2)}
 
     def symbol(self, name: str) -> Any:
         """Return the address of a kernel of the library."""
@@ -232,6 +239,7 @@ class Kernels:
             "tiles": aligned(np.zeros(threads * advice.mc * nr, np.float32)),
         }
         job = self.ffi.new("bench_job *")
+        self.kept.append(tables)
         for name, array in arrays.items():
             setattr(job, name, self.ffi.cast("float *", array.ctypes.data))
         job.tables = self.ffi.cast("const float **", tables.ctypes.data)
@@ -249,10 +257,7 @@ class Kernels:
             job.dwconv1 = self.symbol(f"dwconv_{taps}x1")
             job.dwline = self.symbol(f"dwline_{case.kernel}x{case.kernel}x{case.stride}x1x4")
 
-        keep = tables  # the job points into it
-
         def run() -> tuple[float, Array]:
-            assert keep.size
             pool = self.pools[threads]
             seconds = self.library.bench_run(pool, job, case.depthwise, REPEATS)
             return seconds, arrays["out"]

@@ -22,14 +22,12 @@ typedef struct {
     int64_t table_size, tile_size;
 } bench_job;
 
-static const float *pixel_of(const bench_job *j, int64_t row, int64_t tap) {
-    if (row >= j->m) row = j->m - 1;
-    if (j->merged) {
-        const int64_t y = row / j->out_width * j->stride + tap, x = row % j->out_width * j->stride;
-        return j->copy + (y * (j->width + 2 * j->pad) + x) * j->channels;
-    }
-    const int64_t line = row / j->out_width * j->stride - j->pad + tap / j->kw;
-    const int64_t column = row % j->out_width * j->stride - j->pad + tap % j->kw;
+/* Pointer to what tap `tap` of the output pixel at line y, column x reads. */
+static inline const float *pixel_of(const bench_job *j, int64_t y, int64_t x, int64_t ky,
+                                    int64_t kx) {
+    if (j->merged)
+        return j->copy + ((y * j->stride + ky) * (j->width + 2 * j->pad) + x * j->stride) * j->channels;
+    const int64_t line = y * j->stride - j->pad + ky, column = x * j->stride - j->pad + kx;
     if (line < 0 || line >= j->height || column < 0 || column >= j->width) return j->zeros;
     return j->x + (line * j->width + column) * j->channels;
 }
@@ -48,11 +46,18 @@ static void copy_lines(void *ctx, int64_t begin, int64_t end, int thread) {
     }
 }
 
+/* One division for the block: pixels follow each other, the last one is repeated. */
 static void set_rows(const bench_job *j, int64_t first, int64_t rows, const float **table) {
+    int64_t y = first / j->out_width, x = first % j->out_width, row = first;
+    const int64_t kw = j->merged ? 1 : j->kw;
     for (int64_t tile = 0; tile < rows; tile += j->mr, table += j->taps * j->mr)
-        for (int64_t i = 0; i < j->mr; ++i)
-            for (int64_t t = 0; t < j->taps; ++t)
-                table[t * j->mr + i] = pixel_of(j, first + tile + i, t);
+        for (int64_t i = 0; i < j->mr; ++i) {
+            for (int64_t ky = 0; ky < j->kh; ++ky)
+                for (int64_t kx = 0; kx < kw; ++kx)
+                    table[(ky * kw + kx) * j->mr + i] = pixel_of(j, y, x, ky, kx);
+            if (++row >= j->m) continue;
+            if (++x == j->out_width) x = 0, ++y;
+        }
 }
 
 static void run_panel(const bench_job *j, int64_t first, int64_t rows, int64_t panel,
@@ -100,44 +105,50 @@ static void contraction_units(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void depthwise_pixels(const bench_job *j, int64_t row, int64_t count, dwconv_fn fn) {
+static void depthwise_pixels(const bench_job *j, int64_t y, int64_t x, int64_t count,
+                             dwconv_fn fn) {
     const float *rows[4 * 25];
-    float *out = j->out + row * j->channels;
+    float *out = j->out + (y * j->out_width + x) * j->channels;
     for (int64_t q = 0; q < count; ++q)
-        for (int64_t t = 0; t < j->taps; ++t) rows[q * j->taps + t] = pixel_of(j, row + q, t);
+        for (int64_t ky = 0; ky < j->kh; ++ky)
+            for (int64_t kx = 0; kx < j->kw; ++kx)
+                rows[q * j->taps + ky * j->kw + kx] = pixel_of(j, y, x + q, ky, kx);
     fn(rows, j->b, j->channels, j->channels, out, j->channels);
     for (int64_t q = 0; q < count; ++q, out += j->channels)
         for (int64_t c = 0; c < j->channels; ++c) out[c] += j->bias[c];
 }
 
-static void depthwise_line(const bench_job *j, int64_t row, int64_t column) {
+static void depthwise_line(const bench_job *j, int64_t oy, int64_t ox) {
     const float *lines[5];
-    float *out = j->out + (row + column) * j->channels;
-    const int64_t left = column * j->stride - j->pad;
-    for (int64_t y = 0; y < j->kh; ++y) {
-        const int64_t line = row / j->out_width * j->stride - j->pad + y;
+    float *out = j->out + (oy * j->out_width + ox) * j->channels;
+    const int64_t left = ox * j->stride - j->pad;
+    for (int64_t ky = 0; ky < j->kh; ++ky) {
+        const int64_t line = oy * j->stride - j->pad + ky;
         const int outside = line < 0 || line >= j->height;
-        lines[y] = outside ? j->zeros : j->x + (line * j->width + left) * j->channels;
+        lines[ky] = outside ? j->zeros : j->x + (line * j->width + left) * j->channels;
     }
     j->dwline(lines, j->channels, j->b, j->channels, j->channels, out, j->channels);
     for (int64_t q = 0; q < 4; ++q, out += j->channels)
         for (int64_t c = 0; c < j->channels; ++c) out[c] += j->bias[c];
 }
 
+/* Four pixels at a time: a line where no tap falls beside the image, else pixel pointers. */
 static void depthwise_units(void *ctx, int64_t begin, int64_t end, int thread) {
     const bench_job *j = ctx;
     (void)thread;
-    for (int64_t line = begin; line < end; ++line)
-        for (int64_t column = 0; column < j->out_width;) {
-            const int64_t row = line * j->out_width, left = column * j->stride - j->pad;
-            const int64_t right = left + 3 * j->stride + j->kw;
-            const int whole = column + 4 <= j->out_width;
-            if (j->dwline && whole && left >= 0 && right <= j->width)
-                depthwise_line(j, row, column);
-            else
-                depthwise_pixels(j, row + column, whole && !j->dwline ? 4 : 1,
-                                 whole && !j->dwline ? j->dwconv4 : j->dwconv1);
-            column += whole && (!j->dwline || (left >= 0 && right <= j->width)) ? 4 : 1;
+    for (int64_t y = begin; y < end; ++y)
+        for (int64_t x = 0; x < j->out_width;) {
+            const int64_t left = x * j->stride - j->pad, right = left + 3 * j->stride + j->kw;
+            const int four = x + 4 <= j->out_width;
+            if (j->dwline && four && left >= 0 && right <= j->width) {
+                depthwise_line(j, y, x);
+                x += 4;
+            } else if (!j->dwline && four) {
+                depthwise_pixels(j, y, x, 4, j->dwconv4);
+                x += 4;
+            } else {
+                depthwise_pixels(j, y, x++, 1, j->dwconv1);
+            }
         }
 }
 

@@ -13,9 +13,11 @@ from egraph_fusion.codegen import microkernels as mk
 from egraph_fusion.codegen.tiling import register_tiles
 
 X86 = platform.machine() in {"x86_64", "AMD64"}
-TARGETS = {"native": ("-march=native",)}
-if X86:
-    TARGETS |= {"no AVX-512": ("-march=native", "-mno-avx512f"), "baseline": ("-march=x86-64",)}
+X86_TARGETS: dict[str, tuple[str, ...]] = {
+    "no AVX-512": ("-march=native", "-mno-avx512f"),
+    "baseline": ("-march=x86-64",),
+}
+TARGETS: dict[str, tuple[str, ...]] = {"native": ("-march=native",)} | (X86_TARGETS if X86 else {})
 TILES = sorted(set(register_tiles(16)) | set(register_tiles(8)))
 DWCONV = [(taps, pixels) for taps in (1, 4, 9, 25) for pixels in (1, 4)]
 DWLINE = [(3, 3, 1, 1, 4), (3, 3, 2, 1, 4), (5, 5, 1, 1, 2), (5, 5, 2, 1, 3), (1, 3, 1, 2, 3)]
