@@ -1,17 +1,24 @@
 """The registry of operators: one declaration each, in a file per family."""
 
 from egraph_fusion.ir.ops import (
+    activations,
+    composite,
     contraction,
     convolution,
     elementwise,
+    generate,
+    group_normalization,
+    integer_contraction,
     lookup,
     movement,
     normalization,
     pad,
     pooling,
+    quantization,
     reduction,
     scan,
     slicing,
+    softmax,
 )
 from egraph_fusion.ir.ops.operator import OPERATORS, Kind, Law, MappingType, Operator, declared
 
@@ -21,16 +28,23 @@ __all__ = [
     "Law",
     "MappingType",
     "Operator",
+    "activations",
+    "composite",
     "contraction",
     "convolution",
     "declared",
     "elementwise",
+    "generate",
+    "group_normalization",
+    "integer_contraction",
     "lookup",
     "movement",
     "normalization",
     "pad",
     "pooling",
+    "quantization",
     "reduction",
     "scan",
     "slicing",
+    "softmax",
 ]

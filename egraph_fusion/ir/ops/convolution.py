@@ -104,7 +104,7 @@ def _conv(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
         return (_with_bias(np.concatenate(outs, axis=1), bias, dtype),)
 
 
-register(
+CONV = register(
     Operator(
         name="Conv",
         kind=Kind.CONTRACTION,

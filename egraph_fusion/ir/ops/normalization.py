@@ -1,26 +1,26 @@
-"""Softmax and the normalisations: composites with a body in other declared operators."""
+"""Normalisations over trailing axes, channels, groups and windows, with their bodies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import Array, Attrs
+from egraph_fusion.ir.ops.composite import (
+    AXIS,
+    EPSILON,
+    composite,
+    dtype_of,
+    rank_of,
+    scalar_like,
+    wide,
+)
 from egraph_fusion.ir.ops.operator import (
     Attr,
-    Body,
     Builder,
-    Complete,
-    Evaluate,
-    IntervalRule,
-    Kind,
-    MappingRule,
     MappingType,
-    Operator,
-    TypeRule,
     TypeRuleError,
     Types,
     first,
@@ -29,129 +29,23 @@ from egraph_fusion.ir.ops.operator import (
     known_shape,
     normal_axis,
     number,
-    register,
 )
-from egraph_fusion.ir.ops.scalars_numpy import accumulator
-from egraph_fusion.ir.ops.tracing import body_flops
 from egraph_fusion.ir.tensors import TensorType
-
-AXIS = Attr("axis", "int", -1, axis_of="operand")
-EPSILON = Attr("epsilon", "float", 1e-5)
-MANY = fixed_mapping(MappingType.MANY_TO_MANY)
-
-
-def same_type(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
-    """The result has the first operand's type."""
-    return (first(types),)
-
-
-def composite(
-    name: str,
-    arity: tuple[int, int],
-    evaluate: Evaluate,
-    body: Body,
-    attrs: tuple[Attr, ...],
-    *,
-    infer: TypeRule = same_type,
-    mapping: MappingRule = MANY,
-    interval: IntervalRule | None = None,
-    complete: Complete | None = None,
-    outputs: int | None = 1,
-) -> Operator:
-    """Declare an operator whose operations are those of its body."""
-    return register(
-        Operator(
-            name=name,
-            kind=Kind.NORMALIZATION,
-            arity=arity,
-            infer=infer,
-            evaluate=evaluate,
-            mapping=mapping,
-            flops=body_flops(name),
-            attrs=attrs,
-            body=body,
-            interval=interval,
-            complete=complete,
-            outputs=outputs,
-        )
-    )
-
-
-def wide(value: Array | None) -> Array:
-    """Return an operand in the dtype that sums run in; TypeRuleError if it is missing."""
-    if value is None:
-        raise TypeRuleError("an operand is missing")
-    return value.astype(accumulator(value.dtype))
-
-
-def scalar_like(b: Builder, x: str, value: float) -> str:
-    """Return a constant scalar of the dtype of `x`."""
-    return b.const(np.asarray(value, b.type_of(x).dtype.numpy))
-
-
-def rank_of(b: Builder, x: str) -> int:
-    """Return the rank of `x`; TypeRuleError if it is unknown."""
-    shape = b.type_of(x).shape
-    if shape is None:
-        raise TypeRuleError("the body needs an operand of known rank")
-    return len(shape)
-
-
-def _softmax(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
-    x, axis = wide(values[0]), integer(attrs, "axis")
-    with np.errstate(all="ignore"):
-        powers = np.exp(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
-        out = powers / powers.sum(axis=axis, keepdims=True)
-    return (out.astype(_dtype(values)),)
-
-
-def _dtype(values: Sequence[Array | None]) -> np.dtype[Any]:
-    return next(v.dtype for v in values if v is not None)
-
-
-def _shifted(b: Builder, x: str, axis: int) -> str:
-    return b.op("Sub", x, b.op("ReduceMax", x, axes=(axis,), keepdims=1))
-
-
-def _softmax_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
-    axis = integer(attrs, "axis")
-    powers = b.op("Exp", _shifted(b, x[0], axis))
-    return (b.op("Div", powers, b.op("ReduceSum", powers, axes=(axis,), keepdims=1)),)
-
-
-def _log_softmax(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
-    x, axis = wide(values[0]), integer(attrs, "axis")
-    with np.errstate(all="ignore"):
-        shifted = x - x.max(axis=axis, keepdims=True, initial=-np.inf)
-        out = shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
-    return (out.astype(_dtype(values)),)
-
-
-def _log_softmax_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
-    axis = integer(attrs, "axis")
-    shifted = _shifted(b, x[0], axis)
-    total = b.op("ReduceSum", b.op("Exp", shifted), axes=(axis,), keepdims=1)
-    return (b.op("Sub", shifted, b.op("Log", total)),)
-
-
-composite("Softmax", (1, 1), _softmax, _softmax_body, (AXIS,), interval=lambda _x, _a: (0.0, 1.0))
-composite("LogSoftmax", (1, 1), _log_softmax, _log_softmax_body, (AXIS,))
 
 
 def _tail_axes(rank: int, attrs: Attrs) -> tuple[int, ...]:
     return tuple(range(normal_axis(integer(attrs, "axis"), rank), rank))
 
 
-def _centred(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+def centred(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    """Return (x - mean) / sqrt(variance + epsilon) over `axes`."""
     mean = x.mean(axis=axes, keepdims=True, dtype=x.dtype)
-    centred = x - mean
-    variance = np.mean(centred * centred, axis=axes, keepdims=True, dtype=x.dtype)
-    return np.asarray(centred / np.sqrt(variance + x.dtype.type(epsilon)))
+    distance = x - mean
+    variance = np.mean(distance * distance, axis=axes, keepdims=True, dtype=x.dtype)
+    return np.asarray(distance / np.sqrt(variance + x.dtype.type(epsilon)))
 
 
-def _affine(
-    x: Array, values: Sequence[Array | None], shape: tuple[int, ...] | None = None
-) -> Array:
+def affine(x: Array, values: Sequence[Array | None], shape: tuple[int, ...] | None = None) -> Array:
     """Multiply by operand 1 and add operand 2, each reshaped to broadcast as `shape`."""
     out = x
     for position, join in ((1, np.multiply), (2, np.add)):
@@ -165,11 +59,11 @@ def _affine(
 def _layer_norm(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
     x = wide(values[0])
     with np.errstate(all="ignore"):
-        normal = _centred(x, _tail_axes(x.ndim, attrs), number(attrs, "epsilon"))
-        return (_affine(normal, values).astype(_dtype(values)),)
+        normal = centred(x, _tail_axes(x.ndim, attrs), number(attrs, "epsilon"))
+        return (affine(normal, values).astype(dtype_of(values)),)
 
 
-def _normal_body(b: Builder, x: str, axes: tuple[int, ...], epsilon: float) -> str:
+def normal_body(b: Builder, x: str, axes: tuple[int, ...], epsilon: float) -> str:
     """Return (x - mean) / sqrt(variance + epsilon) over `axes`."""
     centred = b.op("Sub", x, b.op("ReduceMean", x, axes=axes, keepdims=1))
     variance = b.op("ReduceMean", b.op("Mul", centred, centred), axes=axes, keepdims=1)
@@ -177,7 +71,8 @@ def _normal_body(b: Builder, x: str, axes: tuple[int, ...], epsilon: float) -> s
     return b.op("Div", centred, deviation)
 
 
-def _scaled(b: Builder, x: str, operands: Sequence[str]) -> str:
+def scaled(b: Builder, x: str, operands: Sequence[str]) -> str:
+    """Return x times operand 1 plus operand 2, where they are present."""
     out = x
     for position, op in ((1, "Mul"), (2, "Add")):
         if position < len(operands) and operands[position]:
@@ -187,7 +82,7 @@ def _scaled(b: Builder, x: str, operands: Sequence[str]) -> str:
 
 def _layer_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
     axes = _tail_axes(rank_of(b, x[0]), attrs)
-    return (_scaled(b, _normal_body(b, x[0], axes, number(attrs, "epsilon")), x),)
+    return (scaled(b, normal_body(b, x[0], axes, number(attrs, "epsilon")), x),)
 
 
 composite(
@@ -205,14 +100,14 @@ def _rms_norm(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]
     with np.errstate(all="ignore"):
         square = np.mean(x * x, axis=axes, keepdims=True, dtype=x.dtype)
         normal = x / np.sqrt(square + x.dtype.type(number(attrs, "epsilon")))
-        return (_affine(normal, values).astype(_dtype(values)),)
+        return (affine(normal, values).astype(dtype_of(values)),)
 
 
 def _rms_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
     axes = _tail_axes(rank_of(b, x[0]), attrs)
     square = b.op("ReduceMean", b.op("Mul", x[0], x[0]), axes=axes, keepdims=1)
     epsilon = scalar_like(b, x[0], number(attrs, "epsilon"))
-    return (_scaled(b, b.op("Div", x[0], b.op("Sqrt", b.op("Add", square, epsilon))), x),)
+    return (scaled(b, b.op("Div", x[0], b.op("Sqrt", b.op("Add", square, epsilon))), x),)
 
 
 composite(
@@ -236,7 +131,7 @@ def _batch_norm(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ..
     scale, bias, mean, variance = (wide(v).astype(x.dtype).reshape(shape) for v in values[1:])
     with np.errstate(all="ignore"):
         deviation = np.sqrt(variance + x.dtype.type(number(attrs, "epsilon")))
-        return ((scale * (x - mean) / deviation + bias).astype(_dtype(values)),)
+        return ((scale * (x - mean) / deviation + bias).astype(dtype_of(values)),)
 
 
 def _batch_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
@@ -249,11 +144,12 @@ def _batch_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, .
 def _batch_norm_infer(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
     x = first(types)
     for i in range(1, 5):
-        _check_channels("BatchNormalization", x.shape, known_shape(types, i))
+        check_channels("BatchNormalization", x.shape, known_shape(types, i))
     return (x,)
 
 
-def _check_channels(name: str, x: Shape | None, vector: Shape | None) -> None:
+def check_channels(name: str, x: Shape | None, vector: Shape | None) -> None:
+    """Raise TypeRuleError unless `vector` can hold one value for each channel of `x`."""
     if x is None or vector is None or len(x) < 2:
         return
     if len(vector) != 1:
@@ -277,20 +173,20 @@ composite(
 def _instance_norm(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
     x = wide(values[0])
     with np.errstate(all="ignore"):
-        normal = _centred(x, tuple(range(2, x.ndim)), number(attrs, "epsilon"))
-        scaled = _affine(normal, values, (1, -1, *(1,) * (x.ndim - 2)))
-        return (scaled.astype(_dtype(values)),)
+        normal = centred(x, tuple(range(2, x.ndim)), number(attrs, "epsilon"))
+        out = affine(normal, values, (1, -1, *(1,) * (x.ndim - 2)))
+        return (out.astype(dtype_of(values)),)
 
 
 def _instance_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
     axes = tuple(range(2, rank_of(b, x[0])))
-    normal = _normal_body(b, x[0], axes, number(attrs, "epsilon"))
-    return (_scaled(b, normal, ["", per_channel(b, x[0], x[1]), per_channel(b, x[0], x[2])]),)
+    normal = normal_body(b, x[0], axes, number(attrs, "epsilon"))
+    return (scaled(b, normal, ["", per_channel(b, x[0], x[1]), per_channel(b, x[0], x[2])]),)
 
 
 def _instance_norm_infer(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
     for i in (1, 2):
-        _check_channels("InstanceNormalization", first(types).shape, known_shape(types, i))
+        check_channels("InstanceNormalization", first(types).shape, known_shape(types, i))
     return (first(types),)
 
 

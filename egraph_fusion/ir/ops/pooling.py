@@ -10,6 +10,7 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Dim
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue
+from egraph_fusion.ir.ops.intervals import same_interval
 from egraph_fusion.ir.ops.operator import (
     Attr,
     Builder,
@@ -57,9 +58,7 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     if x.shape is None:
         return (TensorType(x.dtype, None),)
     if len(x.shape) != len(kernel) + 2:
-        raise TypeRuleError(
-            f"a {len(kernel)}-dimensional pool of an operand of rank {len(x.shape)}"
-        )
+        raise TypeRuleError(f"{len(kernel)} window axes, but an operand of rank {len(x.shape)}")
     parts = zip(windows(kernel, attrs), x.shape[2:], strict=True)
     counts = tuple(w.count(d, bool(attrs["ceil_mode"])) for w, d in parts)
     return (TensorType(x.dtype, (*x.shape[:2], *counts)),)
@@ -141,7 +140,7 @@ def pool_operator(
     )
 
 
-pool_operator("MaxPool", _max, (Attr("storage_order", "int", 0),), interval=lambda x, _a: x[0])
+pool_operator("MaxPool", _max, (Attr("storage_order", "int", 0),), interval=same_interval)
 pool_operator("AveragePool", _average, (Attr("count_include_pad", "int", 0),), per_result=1)
 pool_operator("LpPool", _lp, (Attr("p", "int", 2),), per_tap=1, per_result=1)
 

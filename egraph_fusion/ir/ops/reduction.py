@@ -10,6 +10,7 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Dim, Shape, product
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue
+from egraph_fusion.ir.ops.intervals import nonnegative, same_interval
 from egraph_fusion.ir.ops.operator import (
     Attr,
     Builder,
@@ -184,15 +185,7 @@ def _prod_interval(x: Sequence[Interval], _a: Attrs) -> Interval:
 
 def _mean_interval(x: Sequence[Interval], _a: Attrs) -> Interval:
     lo, hi = x[0]
-    return (lo - abs(lo) * 1e-3, hi + abs(hi) * 1e-3)
-
-
-def _nonnegative(_x: Sequence[Interval], _a: Attrs) -> Interval:
-    return (0.0, math.inf)
-
-
-def _same(x: Sequence[Interval], _a: Attrs) -> Interval:
-    return x[0]
+    return (lo - abs(lo) * 2.0**-6, hi + abs(hi) * 2.0**-6)
 
 
 reduce_operator(
@@ -205,25 +198,25 @@ reduce_operator(
     interval=_mean_interval,
 )
 reduce_operator("ReduceProd", Reduction("mul"), interval=_prod_interval)
-reduce_operator("ReduceMax", Reduction("max"), laws=Law.ZERO_PRESERVING, interval=_same)
-reduce_operator("ReduceMin", Reduction("min"), laws=Law.ZERO_PRESERVING, interval=_same)
+reduce_operator("ReduceMax", Reduction("max"), laws=Law.ZERO_PRESERVING, interval=same_interval)
+reduce_operator("ReduceMin", Reduction("min"), laws=Law.ZERO_PRESERVING, interval=same_interval)
 reduce_operator(
     "ReduceL1",
     Reduction("add", pre=_abs),
     laws=Law.EVEN | Law.ZERO_PRESERVING,
-    interval=_nonnegative,
+    interval=nonnegative,
 )
 reduce_operator(
     "ReduceL2",
     Reduction("add", pre=_square, post=_sqrt),
     laws=Law.EVEN | Law.ZERO_PRESERVING,
-    interval=_nonnegative,
+    interval=nonnegative,
 )
 reduce_operator(
     "ReduceSumSquare",
     Reduction("add", pre=_square),
     laws=Law.EVEN | Law.ZERO_PRESERVING,
-    interval=_nonnegative,
+    interval=nonnegative,
 )
 reduce_operator("ReduceLogSum", Reduction("add", post=_log))
 

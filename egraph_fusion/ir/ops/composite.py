@@ -1,0 +1,97 @@
+"""Composites: operators whose meaning is a body of other declared operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from egraph_fusion.ir.graph import Array, Attrs
+from egraph_fusion.ir.ops.operator import (
+    Attr,
+    Body,
+    Builder,
+    Complete,
+    Evaluate,
+    IntervalRule,
+    Kind,
+    MappingRule,
+    MappingType,
+    Operator,
+    TypeRule,
+    TypeRuleError,
+    Types,
+    first,
+    fixed_mapping,
+    register,
+)
+from egraph_fusion.ir.ops.scalars_numpy import accumulator
+from egraph_fusion.ir.ops.tracing import body_flops
+from egraph_fusion.ir.tensors import TensorType
+
+AXIS = Attr("axis", "int", -1, axis_of="operand")
+EPSILON = Attr("epsilon", "float", 1e-5)
+MANY = fixed_mapping(MappingType.MANY_TO_MANY)
+
+
+def same_type(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
+    """The result has the first operand's type."""
+    return (first(types),)
+
+
+def composite(
+    name: str,
+    arity: tuple[int, int],
+    evaluate: Evaluate,
+    body: Body,
+    attrs: tuple[Attr, ...],
+    *,
+    infer: TypeRule = same_type,
+    mapping: MappingRule = MANY,
+    interval: IntervalRule | None = None,
+    complete: Complete | None = None,
+    outputs: int | None = 1,
+) -> Operator:
+    """Declare an operator whose operations are those of its body."""
+    return register(
+        Operator(
+            name=name,
+            kind=Kind.NORMALIZATION,
+            arity=arity,
+            infer=infer,
+            evaluate=evaluate,
+            mapping=mapping,
+            flops=body_flops(name),
+            attrs=attrs,
+            body=body,
+            interval=interval,
+            complete=complete,
+            outputs=outputs,
+        )
+    )
+
+
+def wide(value: Array | None) -> Array:
+    """Return an operand in the dtype that sums run in; TypeRuleError if it is missing."""
+    if value is None:
+        raise TypeRuleError("an operand is missing")
+    return value.astype(accumulator(value.dtype))
+
+
+def scalar_like(b: Builder, x: str, value: float) -> str:
+    """Return a constant scalar of the dtype of `x`."""
+    return b.const(np.asarray(value, b.type_of(x).dtype.numpy))
+
+
+def rank_of(b: Builder, x: str) -> int:
+    """Return the rank of `x`; TypeRuleError if it is unknown."""
+    shape = b.type_of(x).shape
+    if shape is None:
+        raise TypeRuleError("the body needs an operand of known rank")
+    return len(shape)
+
+
+def dtype_of(values: Sequence[Array | None]) -> np.dtype[Any]:
+    """Return the dtype of the first operand that is present."""
+    return next(v.dtype for v in values if v is not None)

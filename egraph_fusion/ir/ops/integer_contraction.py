@@ -1,0 +1,76 @@
+"""Contractions of integers with zero points: MatMulInteger and ConvInteger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from egraph_fusion.ir.graph import Attrs
+from egraph_fusion.ir.ops.composite import composite, rank_of
+from egraph_fusion.ir.ops.convolution import CONV
+from egraph_fusion.ir.ops.operator import (
+    OPERATORS,
+    Builder,
+    TypeRule,
+    TypeRuleError,
+    Types,
+)
+from egraph_fusion.ir.ops.quantization import through_body
+from egraph_fusion.ir.tensors import DType, TensorType
+
+
+def _as_int32(name: str) -> TypeRule:
+    """Return the type rule of `name` applied to the same operands widened to int32."""
+
+    def infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+        for kind in types:
+            if kind is not None and kind.dtype not in (DType.INT8, DType.UINT8):
+                raise TypeRuleError(f"{name}Integer: an operand is {kind}, expected 8-bit integers")
+            if kind is not None and kind.shape is None:
+                raise TypeRuleError(f"{name}Integer: operands must have known rank")
+        wide = [None if t is None else TensorType(DType.INT32, t.shape) for t in types[:2]]
+        return OPERATORS[name].infer(wide, attrs)
+
+    return infer
+
+
+def _centred(b: Builder, x: Sequence[str], operand: int, axes: tuple[int, ...]) -> str:
+    """Return an operand less its zero point, which `axes` align if it is a vector."""
+    value = b.op("Cast", x[operand], to="int32")
+    zero = x[operand + 2] if operand + 2 < len(x) else ""
+    if not zero:
+        return value
+    shape = b.type_of(zero).shape or ()
+    point = b.op("Cast", zero, to="int32")
+    if shape == (1,):
+        point = b.op("Squeeze", point, axes=(0,))
+    elif len(shape) == 1 and axes:
+        point = b.op("Unsqueeze", point, axes=axes)
+    return b.op("Sub", value, point)
+
+
+def _matmul_body(b: Builder, x: Sequence[str], _attrs: Attrs) -> tuple[str, ...]:
+    return (b.op("MatMul", _centred(b, x, 0, (1,)), _centred(b, x, 1, ())),)
+
+
+def _conv_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
+    taps = tuple(range(1, rank_of(b, x[1])))
+    return (b.op("Conv", _centred(b, x, 0, ()), _centred(b, x, 1, taps), **attrs),)
+
+
+composite(
+    "MatMulInteger",
+    (2, 4),
+    through_body("MatMulInteger"),
+    _matmul_body,
+    (),
+    infer=_as_int32("MatMul"),
+)
+composite(
+    "ConvInteger",
+    (2, 4),
+    through_body("ConvInteger"),
+    _conv_body,
+    CONV.attrs,
+    infer=_as_int32("Conv"),
+    complete=CONV.complete,
+)
