@@ -198,9 +198,8 @@ class Scope:
         for stmt in statements(loop.body):
             reads = sum(_reads(e, name) for e in _expressions(stmt))
             if isinstance(stmt, Assign) and stmt.name == name:
-                step = stmt.value
-                ok = isinstance(step, Call) and step.op == op and reads == 1
-                _require(ok and Var(name, self.variables[name]) in operands(step), "no reduction")
+                own = Var(name, self.variables[name])
+                _require(reads == 1 and _reduces(stmt.value, op, own), "no reduction")
             else:
                 uses += reads
         _require(not uses, f"reduction variable {name!r} is read inside its vector loop")
@@ -295,6 +294,16 @@ def _constant(value: bool | int | float, dtype: DType) -> None:
         bits = 8 * dtype.itemsize
         low = 0 if dtype.value.startswith("u") else -(2 ** (bits - 1))
         _require(low <= value < low + 2**bits, f"constant {value!r} is no {dtype.value}")
+
+
+def _reduces(value: Expr, op: str, own: Var) -> bool:
+    match value:
+        case Call("fma", (_, _, last)):
+            return op == "add" and last == own
+        case Call(name, args):
+            return name == op and own in args
+        case _:
+            return False
 
 
 def _reads(expr: Expr, name: str) -> int:

@@ -164,7 +164,8 @@ class For:
     """`var` from 0 to `extent` - 1.
 
     `reductions`, of a VECTOR loop: pairs (declared variable, "add" | "mul" | "min" | "max"), each
-    updated in the body only by `Assign(v, Call(op, (Var(v), ...)))`; its order is free then.
+    updated in the body only by `Assign(v, Call(op, (Var(v), ...)))`, or for "add" by an "fma" whose
+    last operand is Var(v); the order of updates is free then.
     `grain`, of a PARALLEL loop: how many iterations are worth one hand-over to a thread.
     `note` is a comment in the generated text.
     """
