@@ -130,6 +130,16 @@ _STEPS: Mapping[str, Follow] = {
 _OPERANDS = {"Gather": 1, "Slice": 1, "Unsqueeze": 1, "Squeeze": 1, "Cast": 1}
 
 
+def constant_range(numbers: Sequence[Array]) -> Array | None:
+    """Return the integers of a Range from constant start, limit and step, or None to leave it."""
+    if len(numbers) != 3 or any(n.size != 1 or n.dtype.kind not in "iu" for n in numbers):
+        return None
+    start, limit, step = (int(n.reshape(())) for n in numbers)
+    if step == 0 or len(range(start, limit, step)) * numbers[0].dtype.itemsize > MAX_BYTES:
+        return None
+    return np.arange(start, limit, step, numbers[0].dtype)
+
+
 def entries_of(array: Array) -> Shape | None:
     """Return an integer scalar or vector's entries as dimensions, or None for any other array."""
     if array.ndim > 1 or array.dtype.kind not in "iu" or array.size > MAX_SHAPE_ELEMENTS:

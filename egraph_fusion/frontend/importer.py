@@ -11,7 +11,13 @@ import onnx
 from google.protobuf.message import Error as ProtobufError
 
 from egraph_fusion.errors import EgraphFusionError, ModelError
-from egraph_fusion.frontend import opsets, opsets_contraction, opsets_movement
+from egraph_fusion.frontend import (
+    opsets,
+    opsets_contraction,
+    opsets_legacy,
+    opsets_movement,
+    opsets_quantization,
+)
 from egraph_fusion.frontend.files import read_model
 from egraph_fusion.frontend.inference import Inference
 from egraph_fusion.frontend.reading import Workspace, read_node
@@ -22,8 +28,15 @@ from egraph_fusion.frontend.weights import read_sparse, read_tensor
 from egraph_fusion.ir.graph import Array, Constant, Graph, Node, topological
 from egraph_fusion.ir.tensors import TensorType
 
-READER_MODULES = (opsets, opsets_contraction, opsets_movement)  # importing them enters the readers
-OLDEST_OPSET = 7
+# Importing these enters the readers.
+READER_MODULES = (
+    opsets,
+    opsets_contraction,
+    opsets_legacy,
+    opsets_movement,
+    opsets_quantization,
+)
+OLDEST_OPSET = 1
 NEWEST_OPSET = onnx.defs.onnx_opset_version()
 LISTS_WEIGHTS_AS_INPUTS = 4  # IR versions below this one have to
 _UNREADABLE = (

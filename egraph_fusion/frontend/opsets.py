@@ -14,7 +14,7 @@ from egraph_fusion.frontend.forms import (
     operands,
     reads,
 )
-from egraph_fusion.frontend.types import ELEMENT_TYPES
+from egraph_fusion.frontend.opsets_quantization import element_name
 from egraph_fusion.ir.dims import product, static
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
@@ -118,14 +118,7 @@ def _softmax(form: Form) -> Reading:
 
 @reads("Cast", since=6)
 def _cast(form: Form) -> Reading:
-    return Reading("Cast", form.inputs, {"to": _element_name(form.attr_int("to", 0))})
-
-
-def _element_name(code: int) -> str:
-    dtype = ELEMENT_TYPES.get(code)
-    if dtype is None or dtype is DType.STRING:
-        raise CannotReadError(f"it casts to ONNX element type {code}")
-    return dtype.value
+    return Reading("Cast", form.inputs, {"to": element_name(form.attr_int("to", 0))})
 
 
 @reads("CastLike", since=15)

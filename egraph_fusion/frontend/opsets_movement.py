@@ -16,7 +16,7 @@ from egraph_fusion.ir.dims import Dim, product, static
 from egraph_fusion.ir.graph import AttrValue
 
 
-@reads("Reshape")
+@reads("Reshape", since=5)
 def _reshape(form: Form) -> Reading:
     copies = not form.attr_int("allowzero", 0)
     wanted = known_dims(form, 1)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from egraph_fusion.errors import EgraphFusionError, ModelError
-from egraph_fusion.frontend.folding import entries_of, folded, followed, shape_dims
+from egraph_fusion.frontend.folding import constant_range, entries_of, folded, followed, shape_dims
 from egraph_fusion.frontend.forms import CannotReadError, Form, Raw, Reading, decode, reader_of
 from egraph_fusion.frontend.inference import Inference, dtype_complaint, schema_of
 from egraph_fusion.frontend.scopes import captures, subgraphs
@@ -142,6 +142,10 @@ def _declared(space: Workspace, proto: onnx.NodeProto, form: Form) -> list[Node]
 
 def _shape_arithmetic(space: Workspace, form: Form) -> bool:
     """Enter what a Shape or Size gives; whether that replaces the node."""
+    if form.op == "Range" and len(form.inputs) == 3:
+        numbers = [form.values.get(i) for i in range(3)]
+        array = constant_range([n for n in numbers if n is not None])
+        return array is not None and _enter(space, form.outputs[0], array)
     if form.op not in ("Shape", "Size") or not form.outputs:
         return False
     dims, value = shape_dims(form), form.outputs[0]

@@ -17,6 +17,8 @@ from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import integer, integers
 from egraph_fusion.ir.tensors import DType, TensorType
 
+OLDEST_WRITTEN = 7  # the first whose operators broadcast as numpy does
+
 
 class CannotWriteError(ModelError):
     """An opset has no form for a node."""
@@ -57,6 +59,10 @@ def writes(*ops: str) -> Callable[[Writer], Writer]:
 def written(node: Node, target: Target) -> Written:
     """Return a declared node in the form of the target's opset; CannotWriteError if it has none."""
     schema = schema_of(node.op, "", target.opset)
+    if target.opset < OLDEST_WRITTEN:
+        raise CannotWriteError(
+            f"node {node.label()}: new nodes need opset {OLDEST_WRITTEN}, not {target.opset}"
+        )
     if schema is None or schema.deprecated:
         raise CannotWriteError(
             f"node {node.label()}: opset {target.opset} has no {node.op}{_since(node.op)}"
@@ -233,7 +239,20 @@ def _softmax(node: Node, target: Target) -> Written:
 
 @writes("Cast")
 def _cast(node: Node, _target: Target) -> Written:
-    return Written(node.inputs, {"to": ELEMENT_CODES[DType(str(node.attrs["to"]))]})
+    return Written(node.inputs, {"to": _code(node, "to")})
+
+
+def _code(node: Node, name: str) -> int:
+    return ELEMENT_CODES[DType(str(node.attrs[name]))]
+
+
+@writes("EyeLike", "QuantizeLinear", "DequantizeLinear")
+def _with_element_type(node: Node, _target: Target) -> Written:
+    attrs = without(node, "dtype", "output_dtype", "precision")
+    for name in ("dtype", "output_dtype"):
+        if node.attrs.get(name):
+            attrs[name] = _code(node, name)
+    return Written(node.inputs, attrs)
 
 
 @writes("OneHot")
