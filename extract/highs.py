@@ -1,0 +1,85 @@
+"""Solving an integer program with HiGHS: one thread, fixed seed, no gaps allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from egraph_fusion.extract.milp import Program
+
+if TYPE_CHECKING:
+    import highspy
+
+NODE_LIMIT = 200_000
+"""Branch-and-bound nodes that one solve may visit."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Column values of the best solution (None: none found), a lower bound, why it stopped."""
+
+    values: list[float] | None
+    bound: float | None
+    stop_reason: str
+    infeasible: bool = False
+
+
+def solve(program: Program, costs: list[int], time_limit: float) -> Solved:
+    """Minimise `costs` (integers that doubles hold exactly) over the program's rows.
+
+    The clock (seconds) and NODE_LIMIT end the search; only the latter is deterministic.  A known
+    solution is passed neither as a start (later HiGHS releases then gave wrong answers) nor as a
+    cutoff row (dense, it slowed the largest e-graph tried more than threefold).
+    """
+    import highspy
+
+    solver = highspy.Highs()
+    for name, value in _options(time_limit).items():
+        solver.setOptionValue(name, value)
+    solver.passModel(_linear_program(program, costs))
+    solver.run()
+    status, info, statuses = solver.getModelStatus(), solver.getInfo(), highspy.HighsModelStatus
+    if status == statuses.kInfeasible:
+        return Solved(None, None, "done", infeasible=True)
+    reason = {statuses.kOptimal: "done", statuses.kTimeLimit: "time"}.get(status, "work")
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values = list(solver.getSolution().col_value) if found else None
+    bound = float(info.mip_dual_bound)
+    return Solved(values, bound if isfinite(bound) else None, reason)
+
+
+def _options(time_limit: float) -> dict[str, bool | int | float]:
+    return {
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": 0,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": 0.0,
+        "mip_feasibility_tolerance": 1e-9,
+        "primal_feasibility_tolerance": 1e-9,
+        "mip_max_nodes": NODE_LIMIT,
+        "time_limit": max(time_limit, 0.01),
+    }
+
+
+def _linear_program(program: Program, costs: list[int]) -> highspy.HighsLp:
+    import highspy
+
+    rows = program.rows
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(costs), len(rows)
+    lp.col_cost_ = np.array(costs, np.float64)
+    lp.col_lower_ = np.array(program.lower, np.float64)
+    lp.col_upper_ = np.array(program.upper, np.float64)
+    lp.row_lower_ = np.array([r[1] for r in rows], np.float64)
+    lp.row_upper_ = np.array([r[2] for r in rows], np.float64)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.cumsum([0, *(len(r[0]) for r in rows)]).astype(np.int32)
+    lp.a_matrix_.index_ = np.array([c for r in rows for c in r[0]], np.int32)
+    lp.a_matrix_.value_ = np.array([v for r in rows for v in r[0].values()], np.float64)
+    kinds = highspy.HighsVarType
+    lp.integrality_ = [kinds.kInteger if i else kinds.kContinuous for i in program.integral]
+    return lp
