@@ -48,7 +48,10 @@ class DType(Enum):
         """The numpy dtype (ml_dtypes for bfloat16, object for strings)."""
         if self is DType.STRING or self is DType.OTHER:
             return np.dtype(object)
-        return np.dtype(ml_dtypes.bfloat16 if self is DType.BFLOAT16 else self.value)
+        dtype: np.dtype[Any] = np.dtype(
+            ml_dtypes.bfloat16 if self is DType.BFLOAT16 else self.value
+        )
+        return dtype
 
     @property
     def itemsize(self) -> int:

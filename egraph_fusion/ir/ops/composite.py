@@ -52,12 +52,13 @@ def composite(
     interval: IntervalRule | None = None,
     complete: Complete | None = None,
     outputs: int | None = 1,
+    kind: Kind = Kind.NORMALIZATION,
 ) -> Operator:
     """Declare an operator whose operations are those of its body."""
     return register(
         Operator(
             name=name,
-            kind=Kind.NORMALIZATION,
+            kind=kind,
             arity=arity,
             infer=infer,
             evaluate=evaluate,

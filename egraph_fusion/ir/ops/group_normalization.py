@@ -116,7 +116,7 @@ composite(
 
 def _lp_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     if integer(attrs, "p") not in (1, 2):
-        raise TypeRuleError(f"LpNormalization: p must be 1 or 2, not {attrs['p']}")
+        raise TypeRuleError(f"LpNormalization: p must be 1 or 2, not {attrs['p']!r}")
     return (first(types),)
 
 

@@ -10,6 +10,7 @@ from egraph_fusion.ir.ops.convolution import CONV
 from egraph_fusion.ir.ops.operator import (
     OPERATORS,
     Builder,
+    Kind,
     TypeRule,
     TypeRuleError,
     Types,
@@ -64,6 +65,7 @@ composite(
     _matmul_body,
     (),
     infer=_as_int32("MatMul"),
+    kind=Kind.CONTRACTION,
 )
 composite(
     "ConvInteger",
@@ -72,5 +74,6 @@ composite(
     _conv_body,
     CONV.attrs,
     infer=_as_int32("Conv"),
+    kind=Kind.CONTRACTION,
     complete=CONV.complete,
 )

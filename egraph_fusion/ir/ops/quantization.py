@@ -12,6 +12,7 @@ from egraph_fusion.ir.ops.operator import (
     Attr,
     Builder,
     Evaluate,
+    Kind,
     MappingType,
     TypeRuleError,
     Types,
@@ -48,7 +49,7 @@ def _check_scale(types: Types, attrs: Attrs, name: str) -> None:
     if len(scale) > 1:
         raise TypeRuleError(f"{name}: a scale of rank {len(scale)}, expected 0 or 1")
     if scale and scale[0] != 1 and not -len(x) <= integer(attrs, "axis") < len(x):
-        raise TypeRuleError(f"{name}: axis {attrs['axis']} is outside rank {len(x)}")
+        raise TypeRuleError(f"{name}: axis {integer(attrs, 'axis')} is outside rank {len(x)}")
 
 
 def _along(b: Builder, x: str, vector: str, attrs: Attrs) -> str:
@@ -105,6 +106,7 @@ composite(
     ),
     infer=_quantize_infer,
     mapping=ONE_TO_ONE,
+    kind=Kind.OTHER,
 )
 
 
@@ -136,6 +138,7 @@ composite(
     (Attr("axis", "int", 1), Attr("block_size", "int", 0), Attr("output_dtype", "str", "")),
     infer=_dequantize_infer,
     mapping=ONE_TO_ONE,
+    kind=Kind.OTHER,
 )
 
 
@@ -171,4 +174,5 @@ composite(
     infer=_dynamic_infer,
     mapping=fixed_mapping(MappingType.MANY_TO_MANY),
     outputs=3,
+    kind=Kind.OTHER,
 )

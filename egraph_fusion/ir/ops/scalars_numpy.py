@@ -62,7 +62,8 @@ def _div(a: Array, b: Array) -> Array:
         return np.asarray(a / b)
     quotient = np.floor_divide(a, b)
     inexact = quotient * b != a
-    return np.asarray(quotient + (inexact & ((a < 0) != (b < 0)))).astype(a.dtype)
+    truncated: Array = np.asarray(quotient + (inexact & ((a < 0) != (b < 0)))).astype(a.dtype)
+    return truncated
 
 
 def _erf(x: Array) -> Array:

@@ -1,0 +1,229 @@
+"""Resize: nearest, linear and cubic interpolation as a few weighted reads along each axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from egraph_fusion.ir.dims import Dim, Shape, static
+from egraph_fusion.ir.graph import Array, Attrs, AttrValue
+from egraph_fusion.ir.ops.composite import composite, dtype_of, wide
+from egraph_fusion.ir.ops.operator import (
+    Attr,
+    Builder,
+    Kind,
+    MappingType,
+    TypeRuleError,
+    Types,
+    first,
+    fixed_mapping,
+    integer,
+    integers,
+    known_shape,
+    number,
+)
+from egraph_fusion.ir.tensors import TensorType
+
+MODES = ("nearest", "linear", "cubic")
+COORDINATES = (
+    "half_pixel",
+    "half_pixel_symmetric",
+    "pytorch_half_pixel",
+    "align_corners",
+    "asymmetric",
+)
+_HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """Which elements of an axis make each result, and their weights: [taps, extent] each."""
+
+    index: Array
+    weight: Array
+
+
+def _floats(attrs: Attrs, name: str) -> tuple[float, ...]:
+    value = attrs.get(name, ())
+    if not isinstance(value, tuple):
+        raise TypeRuleError(f"Resize: {name} must hold numbers, got {value!r}")
+    return tuple(float(v) for v in value)
+
+
+def _complete(types: Types, attrs: dict[str, AttrValue]) -> dict[str, AttrValue]:
+    """Give both sizes and scales where the operand's sizes are known."""
+    filled: dict[str, AttrValue] = {"sizes": (), "scales": (), **attrs}
+    shape = known_shape(types)
+    known = None if shape is None else static(shape)
+    sizes, scales = integers(filled, "sizes"), _floats(filled, "scales")
+    if known is None or len(known) != len(sizes or scales):
+        return filled
+    if not sizes:
+        filled["sizes"] = tuple(math.floor(d * s) for d, s in zip(known, scales, strict=True))
+    elif not scales:
+        filled["scales"] = tuple(s / d if d else 1.0 for s, d in zip(sizes, known, strict=True))
+    return filled
+
+
+def _refuse(attrs: Attrs) -> None:
+    mode, coordinates = attrs["mode"], attrs["coordinate_transformation_mode"]
+    if mode not in MODES or coordinates not in COORDINATES:
+        raise TypeRuleError(f"Resize: mode {mode!r} with {coordinates!r} is not computed on")
+    if integer(attrs, "antialias"):
+        raise TypeRuleError("Resize: antialiasing is not computed on")
+
+
+def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    _refuse(attrs)
+    x, sizes, scales = first(types), integers(attrs, "sizes"), _floats(attrs, "scales")
+    if x.shape is None or len(x.shape) != len(sizes or scales):
+        raise TypeRuleError(f"Resize: {x} to sizes {sizes} or scales {scales}")
+    if sizes:
+        resized: Shape = sizes
+    else:
+        resized = tuple(_scaled(d, s) for d, s in zip(x.shape, scales, strict=True))
+    for old, new in zip(x.shape, resized, strict=True):
+        if old != new and not (isinstance(old, int) and isinstance(new, int)):
+            raise TypeRuleError(f"Resize: an unknown extent {old} cannot be resized to {new}")
+    return (TensorType(x.dtype, resized),)
+
+
+def _scaled(d: Dim, scale: float) -> Dim:
+    if isinstance(d, int):
+        return math.floor(d * scale)
+    if scale != 1.0:
+        raise TypeRuleError(f"Resize: an unknown extent {d} cannot be resized")
+    return d
+
+
+def _position(i: int, old: int, new: int, scale: Fraction, mode: str) -> Fraction:
+    """Return where result element `i` of an axis lies among the operand's elements."""
+    if mode == "align_corners":
+        return Fraction(i * (old - 1), new - 1) if new > 1 else Fraction(0)
+    if mode == "asymmetric":
+        return i / scale
+    if mode == "pytorch_half_pixel" and new == 1:
+        return Fraction(0)
+    centre = (i + _HALF) / scale - _HALF
+    if mode == "half_pixel_symmetric":
+        return centre + Fraction(old, 2) * (1 - Fraction(new) / (old * scale))
+    return centre
+
+
+def _exact(scale: float, old: int, new: int) -> Fraction:
+    """Return the scale as the ratio of the sizes if it is that up to rounding."""
+    ratio = Fraction(new, old) if old else Fraction(1)
+    return ratio if abs(scale - float(ratio)) < 1e-7 * abs(scale) else Fraction(scale)
+
+
+def _nearest(x: Fraction, mode: str) -> int:
+    if mode == "floor":
+        return math.floor(x)
+    if mode == "ceil":
+        return math.ceil(x)
+    return math.floor(x + _HALF) if mode == "round_prefer_ceil" else math.ceil(x - _HALF)
+
+
+def _cubic_weights(t: float, a: float) -> list[float]:
+    """Return the weights of the four neighbours of a position `t` past the second one."""
+    outer = [((a * s - 5 * a) * s + 8 * a) * s - 4 * a for s in (t + 1, 2 - t)]
+    inner = [((a + 2) * s - (a + 3)) * s * s + 1 for s in (t, 1 - t)]
+    return [outer[0], inner[0], inner[1], outer[1]]
+
+
+def _reads(x: Fraction, old: int, attrs: Attrs) -> tuple[list[int], list[float]]:
+    """Return the elements that make the value at position `x`, before clamping, and weights."""
+    if attrs["mode"] == "nearest":
+        return [_nearest(x, str(attrs["nearest_mode"]))], [1.0]
+    if attrs["mode"] == "linear":
+        x = min(max(x, Fraction(0)), Fraction(old - 1))
+        low = math.floor(x)
+        return [low, low + 1], [float(1 - (x - low)), float(x - low)]
+    low = math.floor(x)
+    index = [low - 1, low, low + 1, low + 2]
+    weights = _cubic_weights(float(x - low), number(attrs, "cubic_coeff_a"))
+    if not attrs["exclude_outside"]:
+        return index, weights
+    inside = [w if 0 <= i < old else 0.0 for i, w in zip(index, weights, strict=True)]
+    return index, [w / sum(inside) for w in inside]
+
+
+def axis_taps(old: int, new: int, scale: float, attrs: Attrs) -> Taps:
+    """Return the reads of one axis resized from `old` to `new` elements."""
+    exact, mode = _exact(scale, old, new), str(attrs["coordinate_transformation_mode"])
+    rows = [_reads(_position(i, old, new, exact, mode), old, attrs) for i in range(new)]
+    index = np.array([r[0] for r in rows], dtype=np.int64).reshape(new, -1)
+    weight = np.array([r[1] for r in rows], dtype=np.float64).reshape(new, -1)
+    return Taps(np.clip(index, 0, max(0, old - 1)).T, weight.T)
+
+
+def _resized_axes(shape: Shape, attrs: Attrs) -> list[tuple[int, Taps]]:
+    """Return the taps of each axis that is not kept as it is."""
+    sizes, scales = integers(attrs, "sizes"), _floats(attrs, "scales")
+    found: list[tuple[int, Taps]] = []
+    for axis, (old, scale) in enumerate(zip(shape, scales, strict=True)):
+        new = sizes[axis] if sizes else old
+        if isinstance(old, int) and isinstance(new, int) and (new != old or scale != 1.0):
+            found.append((axis, axis_taps(old, new, scale, attrs)))
+    return found
+
+
+def _evaluate(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
+    x = wide(values[0])
+    with np.errstate(all="ignore"):
+        for axis, taps in _resized_axes(x.shape, attrs):
+            if len(taps.index) == 1:
+                x = np.take(x, taps.index[0], axis=axis)
+                continue
+            spread = (-1, *(1,) * (x.ndim - 1 - axis))
+            parts = [
+                np.take(x, i, axis=axis) * w.reshape(spread).astype(x.dtype)
+                for i, w in zip(taps.index, taps.weight, strict=True)
+            ]
+            x = np.sum(parts, axis=0)
+    return (x.astype(dtype_of(values)),)
+
+
+def _body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
+    """Gather the taps of each axis and add them with their weights."""
+    out, kind = x[0], b.type_of(x[0])
+    for axis, taps in _resized_axes(kind.shape or (), attrs):
+        rank = len(kind.shape or ())
+        parts: list[str] = []
+        for index, weight in zip(taps.index, taps.weight, strict=True):
+            part = b.op("Gather", out, b.const(np.ascontiguousarray(index)), axis=axis)
+            if len(taps.index) > 1:
+                spread = weight.reshape(-1, *(1,) * (rank - 1 - axis)).astype(kind.dtype.numpy)
+                part = b.op("Mul", part, b.const(spread))
+            parts.append(part)
+        out = parts[0]
+        for part in parts[1:]:
+            out = b.op("Add", out, part)
+    return (out if out != x[0] else b.op("Identity", out),)
+
+
+composite(
+    "Resize",
+    (1, 1),
+    _evaluate,
+    _body,
+    (
+        Attr("mode", "str", "nearest"),
+        Attr("coordinate_transformation_mode", "str", "half_pixel"),
+        Attr("nearest_mode", "str", "round_prefer_floor"),
+        Attr("cubic_coeff_a", "float", -0.75),
+        Attr("exclude_outside", "int", 0),
+        Attr("antialias", "int", 0),
+        Attr("extrapolation_value", "float", 0.0),
+        Attr("sizes", "ints"),
+        Attr("scales", "floats"),
+    ),
+    infer=_infer,
+    kind=Kind.OTHER,
+    mapping=fixed_mapping(MappingType.ONE_TO_MANY),
+    complete=_complete,
+)
