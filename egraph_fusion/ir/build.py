@@ -73,13 +73,17 @@ class GraphBuilder:
         filled, found = _applied(operator, types, attrs)
         if len(found) < n_outputs:
             raise ModelError(f"{opname} has {len(found)} outputs here, not {n_outputs}")
-        values = tuple(outputs or (self.fresh(f"{opname.lower()}_") for _ in range(n_outputs)))
+        values = tuple(outputs or self._fresh_results(opname, n_outputs))
         for value, type in zip(values, found, strict=False):
             if value:
                 self._claim(value)
                 self.types[value] = type
         self.nodes.append(Node(opname, tuple(inputs), values, frozen_attrs(filled)))
         return values
+
+    def _fresh_results(self, opname: str, count: int) -> tuple[str, ...]:
+        first = self.fresh(f"{opname.lower()}_")
+        return (first, *(self.fresh(f"{first}_{i}_") for i in range(1, count)))
 
     def output(self, value: str) -> str:
         """Mark a value as the next graph output."""
