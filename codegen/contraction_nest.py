@@ -27,6 +27,7 @@ from egraph_fusion.codegen.loops import (
     Var,
 )
 from egraph_fusion.codegen.lower_elements import Elements, Index
+from egraph_fusion.codegen.lower_names import substituted
 from egraph_fusion.codegen.lower_nests import Target, serial
 from egraph_fusion.codegen.lower_reduce import finish_into
 from egraph_fusion.codegen.lower_space import Space, grouped_space
@@ -219,24 +220,34 @@ class ContractionNest:
         rows: Expr = Const(mr)
         if self.m % mr:
             rows = Call("min", (Const(mr), Const(self.m) - self._first_row(tile)))
-        columns: Expr = Const(self.nr)
-        if self.form.columns % self.nr:
-            columns = Call("min", (Const(self.nr), Const(self.form.columns) - Var("n") * self.nr))
         space, index = self._result_space()
         known = self.elements.within(space.simplify)
         stored = Load("acc", simplify(place + Var("i") * self.nr + Var("j")), DType.FLOAT32)
         stores = finish_into(known, self.terms, self.targets, space, index, stored)
+        column = Var("n") * self.nr + Var("j") if self.panels > 1 else Var("j")
+        ranges = {**space.ranges, "n": (0, self.panels - 1), "j": (0, self.nr - 1)}
+        placed = tuple(substituted(s, {"c": column}, ranges) for s in stores)
         row = Let("m", simplify(self._row(tile, Var("i"))))
-        return (For("i", rows, (row, For("j", columns, stores, LoopKind.VECTOR))),)
+        return (For("i", rows, (row, For("j", self._columns(), placed, LoopKind.VECTOR))),)
+
+    def _columns(self) -> Expr:
+        """Return how many columns of the panel exist."""
+        if self.panels == 1:
+            return Const(self.form.columns)
+        if self.form.columns % self.nr == 0:
+            return Const(self.nr)
+        return Call("min", (Const(self.nr), Const(self.form.columns) - Var("n") * self.nr))
 
     def _result_space(self) -> tuple[Space, Index]:
-        """Return the variables of the epilogue (b, m, n, j) and the result's index in them."""
-        ranges = {"b": prod(self.form.batch), "m": self.m, "n": self.panels, "j": self.nr}
-        extents = tuple(Const(e) for e in ranges.values())
-        column = Var("n") * self.nr + Var("j") if self.panels > 1 else Var("j")
+        """Return the variables of the epilogue (b, m, c) and the result's index in them.
+
+        The column is one variable here, so that index maps are inverted over its whole range.
+        """
+        sizes = {"b": prod(self.form.batch), "m": self.m, "c": self.form.columns}
         rows = split_index(Var("m"), self.form.rows, {"m": (0, self.m - 1)})
+        column = Const(0) if self.form.columns == 1 else Var("c")
         index = self.form.result(self._batch_index(), rows, column)
-        space = Space(tuple(ranges), extents, index)
+        space = Space(tuple(sizes), tuple(Const(e) for e in sizes.values()), index)
         return space, tuple(space.simplify(i) for i in index)
 
     # a reduction cut into blocks -----------------------------------------------------------------

@@ -73,6 +73,8 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=lambda i: order[i]))
 
 
+_CONTRACTIONS = frozenset({"MatMul", "Gemm", "Conv", "Einsum"})
+
 _SPATIAL = frozenset(
     "Conv ConvTranspose MaxPool AveragePool LpPool GlobalAveragePool GlobalMaxPool GlobalLpPool "
     "BatchNormalization InstanceNormalization Resize DepthToSpace SpaceToDepth LRN".split()
@@ -89,13 +91,36 @@ def choose_layouts(graph: Graph, blocks: Sequence[Blocklike]) -> Mapping[str, La
     kept = {*graph.inputs, *graph.outputs}
     images = _images(graph)
     chosen: dict[str, Layout] = {}
+    natural = {v: found for b in blocks for v, found in _natural(graph, b).items()}
     for value in dict.fromkeys(v for b in blocks for v in (*b.inputs, *b.outputs)):
         shape = graph.type_of(value).shape
         if shape is None:
             continue
-        spread = value in images and value not in kept
-        chosen[value] = channels_last(len(shape)) if spread else row_major(len(shape))
+        if value in kept:
+            chosen[value] = row_major(len(shape))
+        elif value in images:
+            chosen[value] = channels_last(len(shape))
+        else:
+            chosen[value] = natural.get(value, row_major(len(shape)))
     return chosen
+
+
+def _natural(graph: Graph, block: Blocklike) -> dict[str, Layout]:
+    """Return, for outputs that a contraction's block transposes last, the order before that."""
+    makes = {o: n for n in block.nodes for o in n.outputs if o}
+    if not any(n.op in _CONTRACTIONS for n in block.nodes):
+        return {}
+    found: dict[str, Layout] = {}
+    for value in block.outputs:
+        n = makes.get(value)
+        while n is not None and n.op not in ("Transpose", *_CONTRACTIONS):
+            same = [v for v in n.inputs if v in makes and graph.types[v] == graph.types[value]]
+            n = makes[same[0]] if len(same) == 1 else None
+        if n is not None and n.op == "Transpose" and n.inputs[0] in makes:
+            perm = n.attrs["perm"]
+            assert isinstance(perm, tuple)
+            found[value] = Layout(inverse([int(p) for p in perm]))
+    return found
 
 
 def _images(graph: Graph) -> frozenset[str]:

@@ -1,10 +1,11 @@
-"""The buffers that a kernel's statements name."""
+"""Statements rewritten: buffers found and renamed, variables replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from egraph_fusion.codegen.index import Ranges, simplify
 from egraph_fusion.codegen.loops import (
     Alloc,
     Assign,
@@ -24,6 +25,7 @@ from egraph_fusion.codegen.loops import (
     rewrite,
     statements,
     subexpressions,
+    substitute,
 )
 
 
@@ -78,17 +80,20 @@ def used_buffers(body: tuple[Stmt, ...]) -> set[str]:
 
 def renamed_buffers(body: tuple[Stmt, ...], names: Mapping[str, str]) -> tuple[Stmt, ...]:
     """Return the statements with buffers renamed; others keep their names."""
-    return tuple(_renamed(s, names) for s in body)
-
-
-def _renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
-    def expr(e: Expr) -> Expr:
-        return rewrite(e, one)
 
     def one(e: Expr) -> Expr:
-        if isinstance(e, Load):
-            return Load(names.get(e.buffer, e.buffer), e.index, e.dtype)
-        return e
+        return Load(names.get(e.buffer, e.buffer), e.index, e.dtype) if isinstance(e, Load) else e
+
+    return tuple(_mapped(s, lambda e: rewrite(e, one), names) for s in body)
+
+
+def substituted(stmt: Stmt, values: Mapping[str, Expr], ranges: Ranges) -> Stmt:
+    """Return a statement with variables replaced and its index arithmetic in normal form."""
+    return _mapped(stmt, lambda e: simplify(substitute(e, values), ranges), {})
+
+
+def _mapped(stmt: Stmt, expr: Callable[[Expr], Expr], names: Mapping[str, str]) -> Stmt:
+    """Return `stmt` with every expression mapped and buffers renamed."""
 
     def operand(o: Pointer | Table | Expr) -> Pointer | Table | Expr:
         match o:
@@ -99,6 +104,9 @@ def _renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
             case _:
                 return expr(o)
 
+    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(_mapped(s, expr, names) for s in body)
+
     match stmt:
         case Let(name, value):
             return Let(name, expr(value))
@@ -107,9 +115,9 @@ def _renamed(stmt: Stmt, names: Mapping[str, str]) -> Stmt:
         case Declare(name, dtype, value):
             return Declare(name, dtype, expr(value))
         case For():
-            return replace(stmt, extent=expr(stmt.extent), body=renamed_buffers(stmt.body, names))
+            return replace(stmt, extent=expr(stmt.extent), body=block(stmt.body))
         case If(cond, body, orelse):
-            return If(expr(cond), renamed_buffers(body, names), renamed_buffers(orelse, names))
+            return If(expr(cond), block(body), block(orelse))
         case Store(buffer, index, value):
             return Store(names.get(buffer, buffer), expr(index), expr(value))
         case SetPointer(table, index, buffer, offset):

@@ -38,17 +38,43 @@ LARGEST_SPLIT = 40
 
 @dataclass(frozen=True)
 class Target:
-    """Where a value is stored: a buffer and its strides per logical dimension."""
+    """Where a value is stored: a buffer, where it begins, and strides per logical dimension.
+
+    A value may be a part of a wider one that lies in the buffer (`whole` is that one's shape).
+    """
 
     value: str
     buffer: str
     shape: tuple[int, ...]
     layout: Layout
+    whole: tuple[int, ...] = ()
+    start: int = 0
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Element strides of the logical dimensions."""
-        return self.layout.strides(self.shape)
+        return self.layout.strides(self.whole or self.shape)
+
+    def place(self, index: Sequence[Expr]) -> Expr:
+        """Return the flat position of a logical index."""
+        inside = offset(index, self.strides)
+        return inside + self.start if self.start else inside
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """Targets of equal groups are stored by one nest."""
+        return (self.shape, self.layout)
+
+    def parts(self, values: Sequence[str], sizes: Sequence[int], axis: int) -> list[Target]:
+        """Return targets for values that lie one after another along `axis` of this one."""
+        found: list[Target] = []
+        begin = self.start
+        for value, size in zip(values, sizes, strict=True):
+            shape = (*self.shape[:axis], size, *self.shape[axis + 1 :])
+            whole = self.whole or self.shape
+            found.append(Target(value, self.buffer, shape, self.layout, whole, begin))
+            begin += size * self.strides[axis]
+        return found
 
 
 def stores(
@@ -65,7 +91,7 @@ def stores_at(
     """Return the statements that store every target's element at one logical index."""
     values = [elements.at(t.value, index) for t in targets]
     lets, named = shared(values, prefix)
-    places = [elements.simplify(offset(index, t.strides)) for t in targets]
+    places = [elements.simplify(t.place(index)) for t in targets]
     writes = [Store(t.buffer, place, v) for t, place, v in zip(targets, places, named, strict=True)]
     return (*lets, *writes)
 
@@ -76,7 +102,7 @@ def pointwise(elements: Elements, targets: Sequence[Target]) -> list[Stmt]:
     def built(space: Space) -> list[Expr]:
         known = elements.within(space.simplify)
         values = [known.at(t.value, space.index) for t in targets]
-        return [*values, *(space.simplify(offset(space.index, t.strides)) for t in targets)]
+        return [*values, *(space.simplify(t.place(space.index)) for t in targets)]
 
     def measure(space: Space) -> int:
         return divisions(built(space))

@@ -236,7 +236,7 @@ def _full_stores(state: _Rows, targets: Sequence[Target]) -> list[Stmt]:
     outside, moved = hoisted(values, state.reduced.names, "g")
     lets, named = shared(moved)
     writes = [
-        Store(t.buffer, known.simplify(offset(p, t.strides)), v)
+        Store(t.buffer, known.simplify(t.place(p)), v)
         for t, p, v in zip(targets, places, named, strict=True)
     ]
     return [*outside, *serial(state.reduced, (*lets, *writes), LoopKind.VECTOR)]

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 from egraph_fusion.codegen.expand import Fragment, LoweringError
 from egraph_fusion.codegen.layout import row_major
-from egraph_fusion.codegen.loops import Stmt
+from egraph_fusion.codegen.loops import Load, Stmt
 from egraph_fusion.codegen.lower_elements import (
     Elements,
     Source,
     is_pointwise,
     is_reduction,
-    load_source,
 )
 from egraph_fusion.codegen.lower_nests import Target, pointwise
 from egraph_fusion.codegen.lower_push import reached
@@ -55,11 +54,26 @@ class Stages:
     def run(self) -> tuple[Stmt, ...]:
         """Return the statements of the whole block."""
         heavy = [n for n in self.fragment.nodes if not is_pointwise(self.fragment, n)]
+        if len(heavy) > 1:
+            self.pending = [part for t in self.pending for part in self._concatenated(t)]
         while heavy:
             done = self._rows(heavy) or self._single(heavy)
             heavy = heavy[done:]
         self._pointwise()
         return tuple(self.body)
+
+    def _concatenated(self, target: Target) -> list[Target]:
+        """Return the operands of a Concat as targets within its place, if the block makes them."""
+        n = self.fragment.producers.get(target.value)
+        if n is None or n.op != "Concat" or self.fragment.uses.get(target.value):
+            return [target]
+        if not all(v in self.fragment.producers for v in n.inputs):
+            return [target]
+        axis = n.attrs["axis"]
+        assert isinstance(axis, int)
+        sizes = [self.fragment.shape(v)[axis] for v in n.inputs]
+        parts = target.parts(n.inputs, sizes, axis)
+        return [inner for part in parts for inner in self._concatenated(part)]
 
     def _rows(self, heavy: Sequence[Node]) -> int:
         """Fuse the reductions from here on, if they share their rows; return how many were."""
@@ -111,10 +125,13 @@ class Stages:
 
     def _store(self, targets: Sequence[Target]) -> None:
         for t in targets:
-            dtype = self.fragment.types[t.value].dtype
-            self.stored[t.value] = load_source(t.buffer, dtype, t.strides)
+            self.stored[t.value] = self._reader(t)
         done = {t.value for t in targets}
         self.pending = [t for t in self.pending if t.value not in done]
+
+    def _reader(self, target: Target) -> Source:
+        dtype = self.fragment.types[target.value].dtype
+        return lambda index: Load(target.buffer, target.place(index), dtype)
 
     def _new_target(self, value: str) -> Target:
         shape = self.fragment.shape(value)
@@ -137,6 +154,6 @@ class Stages:
     def _pointwise(self) -> None:
         groups: dict[tuple[object, ...], list[Target]] = {}
         for t in self.pending:
-            groups.setdefault((t.shape, t.layout), []).append(t)
+            groups.setdefault(t.group, []).append(t)
         for group in groups.values():
             self.body += pointwise(self.known, group)
