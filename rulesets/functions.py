@@ -81,35 +81,21 @@ def outer_axes_counted(axes: AttrValue, inner: AttrValue, keepdims: AttrValue) -
 
 
 @_function
-def inner_axes(x: Shape, count: AttrValue) -> AttrValue:
-    """The axes 1, 2, ... `count`: what makes a vector vary along the leading axis only."""
-    del x
-    return tuple(range(1, _int(count) + 1))
-
-
-@_function
-def after_first(w: Shape) -> AttrValue:
-    """All axes of `w` but the first."""
-    return tuple(range(1, len(w)))
-
-
-@_function
-def after_channel(x: Shape) -> AttrValue:
-    """The axes that follow the channel axis of `x`, for a tensor of rank 1 that becomes [C,1,...]."""
+def after_channels(x: Shape) -> AttrValue:
+    """The axes that make a per-channel vector broadcast into `x`: 1, ... for rank - 2 of them."""
     return tuple(range(1, len(x) - 1))
 
 
 @_function
-def channel_vector(c: Shape) -> AttrValue:
-    """The shape of a per-channel tensor as a vector."""
-    del c
-    return (-1,)
+def flat(c: Shape) -> AttrValue:
+    """The shape of the same elements as a vector."""
+    return (_size(c),)
 
 
 @_function
 def leading(c: Shape, w: Shape) -> AttrValue:
     """The shape that makes a per-channel tensor vary along the first axis of `w` only."""
-    return (_known(product(c)), *(1 for _ in w[1:]))
+    return (_size(c), *(1 for _ in w[1:]))
 
 
 @_function
@@ -119,15 +105,9 @@ def vector_of(w: Shape) -> AttrValue:
 
 
 @_function
-def as_matrix(c: Shape) -> AttrValue:
-    """The shape [1, n] of a tensor of n elements that varies along its last axis."""
-    return (1, _known(product(c)))
-
-
-@_function
 def shape_of(x: Shape) -> AttrValue:
-    """The shape of a tensor whose dimensions are all known."""
-    return tuple(map(_known, x))
+    """The shape of a tensor whose dimensions are all known and not 0 (which Reshape would copy)."""
+    return tuple(_size((d,)) for d in x)
 
 
 @_function
@@ -149,12 +129,11 @@ def times(a: AttrValue, b: AttrValue) -> AttrValue:
     return _number(a) * _number(b)
 
 
-@_function
-def kept_shape(shape: AttrValue, x: Shape) -> AttrValue:
-    """The shape a reshape gives to `x`, without 0 and -1."""
-    wanted = [_known(x[i]) if d == 0 else d for i, d in enumerate(_ints(shape))]
-    rest = product(d for d in wanted if d != -1)
-    return tuple(_known(floordiv(product(x), rest)) if d == -1 else d for d in wanted)
+def _size(shape: Shape) -> int:
+    size = _known(product(shape))
+    if size == 0:
+        raise RuleError(f"a tensor of shape {shape} is empty")
+    return size
 
 
 def _known(dim: Any) -> int:

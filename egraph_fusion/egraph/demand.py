@@ -85,6 +85,7 @@ def type_demand(interner: Interner, c: Constructor) -> Demand:
             found = operator.infer(types, frozen_attrs(attrs))
         except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError, ZeroDivisionError):
             return []
+        found = found[: c.outputs or 1]
         if any(t.shape is None for t in found):
             return []
         key = interner.types(tuple(found))

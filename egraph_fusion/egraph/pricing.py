@@ -1,0 +1,100 @@
+"""What each e-node of a state costs under a cost model, and which may not be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from egraph_fusion.egraph.demand import attrs_of, first_type
+from egraph_fusion.egraph.interning import Interner, Typed
+from egraph_fusion.egraph.language import OPAQUE, Constructor
+from egraph_fusion.egraph.state import ENode, EState
+from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.extract.cost import CostModel, Features
+from egraph_fusion.ir.dims import Dim, substitute, symbols
+from egraph_fusion.ir.graph import frozen_attrs
+from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.tensors import TensorType
+
+NOMINAL = 64
+"""What a symbolic dimension counts as in prices."""
+FOLD_LIMIT = 1 << 26
+"""Elements of the largest tensor that is folded at compile time."""
+VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
+
+Allowed = Callable[[str, tuple[TensorType | None, ...], tuple[TensorType, ...], dict[str, Any]], bool]
+
+
+def nominal(dim: Dim) -> int:
+    """Return a dimension as a number, symbols counted as `NOMINAL`."""
+    value = substitute(dim, dict.fromkeys(symbols(dim), NOMINAL))
+    return value if isinstance(value, int) else 0
+
+
+def bytes_of(t: TensorType) -> int:
+    """Return the bytes of a tensor, symbols counted as `NOMINAL`; 0 if the rank is unknown."""
+    return 0 if t.size is None else nominal(t.size) * t.dtype.itemsize
+
+
+@dataclass
+class Prices:
+    """Prices of the e-nodes of one state; None for a node that may not be chosen.
+
+    `allowed` says whether a node that a rule made can be written in the model's opset.
+    """
+
+    interner: Interner
+    state: EState
+    model: CostModel
+    allowed: Allowed | None = None
+    known: dict[tuple[Any, ...], int | None] = field(default_factory=dict)
+
+    def of(self, eclass: int, n: ENode) -> int | None:
+        """Return the price of `n`, a member of `eclass`."""
+        c = n.constructor
+        if isinstance(c, str):
+            return 0
+        if c.op == OPAQUE:
+            return self.model(Features(blocks=1))
+        types = tuple(self.state.types.get(k) for k in n.children)
+        key = (c, types, n.attrs, self.state.types.get(eclass), self.folds(eclass), n.made_by >= 0)
+        if key not in self.known:
+            self.known[key] = self._price(eclass, n, c, types)
+        return self.known[key]
+
+    def folds(self, eclass: int) -> bool:
+        """Whether a class is computed at compile time."""
+        kind = self.type_of(eclass)
+        if eclass not in self.state.constant or kind is None:
+            return False
+        return isinstance(kind.size, int) and kind.size <= FOLD_LIMIT
+
+    def type_of(self, eclass: int) -> TensorType | None:
+        """Return the type of a class that holds one tensor, if it is known."""
+        key = self.state.types.get(eclass)
+        if key is None:
+            return None
+        typed: Typed = self.interner.value(key)
+        return typed.types[0] if len(typed.types) == 1 else None
+
+    def _price(
+        self, eclass: int, n: ENode, c: Constructor, types: tuple[int | None, ...]
+    ) -> int | None:
+        ins = [None if t is None else first_type(self.interner, t) for t in types]
+        attrs = attrs_of(self.interner, c, n.attrs)
+        original = n.made_by < 0
+        try:
+            outs = OPERATORS[c.op].infer(ins, frozen_attrs(attrs))[: c.outputs or 1]
+        except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError):
+            return self.model(Features(blocks=1)) if original else None
+        wanted = self.state.types.get(eclass)
+        if not original and self.interner.types(tuple(outs)) != wanted:
+            return None
+        if self.folds(eclass):
+            return self.model(Features(nbytes=1 + nominal(outs[0].size or 0) // 256))
+        if not original and self.allowed and not self.allowed(c.op, tuple(ins), tuple(outs), attrs):
+            return None
+        flops = nominal(OPERATORS[c.op].flops(ins, outs, frozen_attrs(attrs)))
+        written = 0 if c.op in VIEWS else sum(bytes_of(t) for t in outs)
+        return self.model(Features(flops, written, 1))

@@ -1,0 +1,113 @@
+"""The whole egglog program of one saturation: language, analyses, rules and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from egraph_fusion.egraph import analyses
+from egraph_fusion.egraph.demand import Demand, num_demand, out_demand, type_commands
+from egraph_fusion.egraph.facts import Loaded
+from egraph_fusion.egraph.language import PRELUDE, Constructor
+from egraph_fusion.egraph.rule_text import (
+    RuleText,
+    constructors_of,
+    groups,
+    indexed_operators,
+    rule_text,
+)
+from egraph_fusion.rulesets.rule import LEVELS, Rule
+
+
+@dataclass(frozen=True)
+class Program:
+    """Commands to run once, the rules, and who answers which table of questions."""
+
+    commands: tuple[str, ...]
+    rules: tuple[RuleText, ...]
+    constructors: frozenset[Constructor]
+    demands: dict[str, Demand]
+
+    @property
+    def tables(self) -> list[str]:
+        """The constructors' tables, whose rows are e-nodes."""
+        return sorted(c.name for c in self.constructors)
+
+
+def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
+    """Return the program for a loaded graph.
+
+    Rules above the level `numerics`, or over operators that can't occur, are left out.
+    """
+    admitted = [r for r in rules if LEVELS.index(r.level) <= LEVELS.index(numerics)]
+    texts, constructors = _closure(loaded, list(_directions(admitted)), numerics)
+    interner = loaded.interner
+    demands = [out_demand(interner), num_demand(interner)]
+    ordered = sorted(constructors, key=str)
+    for c in ordered:
+        demands += analyses.demands(interner, c)
+    for t in texts:
+        demands += t.demands
+    by_want = {d.want: d for d in demands}
+    commands = [
+        *PRELUDE.strip().splitlines(),
+        *(line for d in by_want.values() for line in d.declaration()),
+    ]
+    # want-out and want-num are declared before the prelude's rules that mention them
+    head = [line for line in commands if not line.startswith("(rule ")]
+    tail = [line for line in commands if line.startswith("(rule ")]
+    commands = [line for line in head if not _is_fact(line)]
+    commands += [line for c in ordered for line in c.declaration()]
+    commands += [line for line in head if _is_fact(line)] + tail
+    commands += [line for c in ordered for line in analyses.rules(c)]
+    commands += [line for t in texts for line in t.commands]
+    commands.append(f"(set (ty (Absent)) {interner.types(())})")
+    commands += groups(interner)
+    return Program(
+        tuple([*commands, *loaded.commands, *type_commands(interner)]),
+        tuple(texts),
+        frozenset(constructors),
+        by_want,
+    )
+
+
+def _is_fact(line: str) -> bool:
+    return line.startswith(("(Absent", "(constant ", "(tame ", "(set "))
+
+
+def _directions(rules: Iterable[Rule]) -> Iterator[Rule]:
+    for r in rules:
+        for direction in r.directions():
+            yield from direction.instances()
+
+
+def _closure(
+    loaded: Loaded, rules: list[Rule], numerics: str
+) -> tuple[list[RuleText], set[Constructor]]:
+    """Return the rules whose left sides can occur, and every constructor that can."""
+    constructors = set(loaded.constructors)
+    texts: dict[str, RuleText] = {}
+    grown = True
+    while grown:
+        grown = False
+        for r in rules:
+            for name, outputs in _output_counts(r, constructors):
+                if name in texts or not constructors_of(r.lhs, outputs) <= constructors:
+                    continue
+                texts[name] = rule_text(
+                    r, len(texts), outputs, loaded.interner, numerics != "real"
+                )
+                constructors |= constructors_of(r.rhs, outputs)
+                grown = True
+    return list(texts.values()), constructors
+
+
+def _output_counts(r: Rule, present: set[Constructor]) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield the ways to read a rule's indexed operators, one for every number of outputs."""
+    indexed = sorted(indexed_operators(r.lhs) | indexed_operators(r.rhs))
+    counts = [sorted({c.outputs for c in present if c.op == op and c.outputs}) for op in indexed]
+    for combination in product(*counts):
+        outputs = dict(zip(indexed, combination, strict=True))
+        tail = "".join(f"/{n}" for n in combination)
+        yield r.name + tail, outputs

@@ -1,0 +1,223 @@
+"""`optimize`: saturate a graph under rules, extract the cheapest equal graph, and say what was done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from egraph_fusion.egraph.choosing import offer
+from egraph_fusion.egraph.counting import Totals, totals
+from egraph_fusion.egraph.pricing import Allowed, Prices
+from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
+from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
+from egraph_fusion.egraph.state import EState
+from egraph_fusion.errors import OptimizeError
+from egraph_fusion.extract import EXTRACTORS
+from egraph_fusion.extract.cost import COST_MODELS
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.rulesets import default_rules, select
+from egraph_fusion.rulesets.rule import LEVELS, Rule
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `optimize` did.
+
+    FLOPs, bytes (tensors written per run) and operators before and after; how saturation went;
+    how often each rule matched (`rule_hits`) and stands behind a node of the result
+    (`rule_uses`); `extraction_gap` as `Choice.gap`; `assumptions` made at level "real";
+    `notes` on anything that was given up.
+    """
+
+    flops_before: int
+    flops_after: int
+    contraction_flops_before: int
+    contraction_flops_after: int
+    other_flops_before: int
+    other_flops_after: int
+    ops_before: int
+    ops_after: int
+    bytes_before: int
+    bytes_after: int
+    iterations: int = 0
+    eclasses: int = 0
+    enodes: int = 0
+    saturated: bool = False
+    stop_reason: str = ""
+    rule_hits: dict[str, int] = field(default_factory=dict)
+    rule_uses: dict[str, int] = field(default_factory=dict)
+    extraction_gap: float | None = None
+    assumptions: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """An equal graph that costs no more, and the report."""
+
+    graph: Graph
+    report: Report
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One extracted graph."""
+
+    graph: Graph
+    totals: Totals
+    uses: dict[str, int]
+    gap: float | None
+
+
+def optimize(
+    graph: Graph,
+    rules: Sequence[Rule | str] | str | Path | None = None,
+    without: Sequence[str] = (),
+    numerics: str = "finite",
+    extractor: str = "auto",
+    cost: str = "flops",
+    time_limit: float = 60.0,
+    node_limit: int = 100_000,
+    iter_limit: int = 12,
+    allowed: Allowed | None = None,
+) -> Optimized:
+    """Return a graph of the same meaning with fewer FLOPs (never more FLOPs or nodes).
+
+    `rules` are rules or their names, or the path of a Python file that defines some; None means
+    all of ours.  `without` leaves rules out by name.  `numerics` is the level of rules admitted.
+    `allowed` refuses new nodes, given operator, types and attributes.  Raises OptimizeError for
+    unknown options and RuleError for unusable rules.
+    """
+    _check_options(numerics, extractor, cost)
+    used = select(default_rules() if rules is None else rules, without)
+    clock = _Clock()
+    result = saturate(graph, used, numerics, Limits(node_limit, iter_limit, time_limit))
+    clock.stop("saturate")
+    notes: list[str] = []
+    candidates: list[_Candidate] = []
+    for state in result.states:
+        try:
+            left = max(time_limit - clock.total, 1.0)
+            candidates.append(_extracted(result, state, extractor, cost, allowed, left))
+        except OptimizeError as e:
+            notes.append(str(e))
+    clock.stop("extract")
+    best = _best(graph, candidates)
+    return Optimized(best.graph, _report(graph, result, best, clock.seconds, notes))
+
+
+class _Clock:
+    """Seconds per stage."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def total(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.start
+
+    def stop(self, stage: str) -> None:
+        """Note the time since the last stage under `stage`."""
+        now = time.perf_counter()
+        self.seconds[stage] = now - self.last
+        self.last = now
+
+
+def _check_options(numerics: str, extractor: str, cost: str) -> None:
+    for what, value, known in (
+        ("numerics level", numerics, LEVELS),
+        ("extractor", extractor, tuple(EXTRACTORS)),
+        ("cost model", cost, tuple(COST_MODELS)),
+    ):
+        if value not in known:
+            raise OptimizeError(f"no {what} is called {value!r}; there are {', '.join(known)}")
+
+
+def _extracted(
+    result: Saturation,
+    state: EState,
+    extractor: str,
+    cost: str,
+    allowed: Allowed | None,
+    seconds: float,
+) -> _Candidate:
+    prices = Prices(result.loaded.interner, state, COST_MODELS[cost], allowed)
+    offered = offer(result.loaded, state, prices)
+    choice = EXTRACTORS[extractor](offered.snapshot, seconds)
+    chosen = {
+        offered.classes[c]: offered.enodes[offered.snapshot.payloads[n]]
+        for c, n in choice.nodes.items()
+    }
+    order = [offered.classes[c] for c in choice.order(offered.snapshot)]
+    names = [t.rule.name for t in result.program.rules]
+    rebuilt = rebuild(result.loaded, state, prices, chosen, order, names)
+    return _Candidate(
+        rebuilt.graph, totals(rebuilt.graph), _named_uses(rebuilt, names), choice.gap
+    )
+
+
+def _named_uses(rebuilt: Rebuilt, names: Sequence[str]) -> dict[str, int]:
+    """Count uses by rule: instances and directions of one rule are that rule."""
+    uses: dict[str, int] = {}
+    for number, count in sorted(rebuilt.uses.items()):
+        name = family_name(names[number])
+        uses[name] = uses.get(name, 0) + count
+    return uses
+
+
+def family_name(instance: str) -> str:
+    """Return the name of the rule that an instance or reverse direction belongs to."""
+    return instance.split("[")[0].split("/")[0].removesuffix("-reverse")
+
+
+def _best(graph: Graph, candidates: Sequence[_Candidate]) -> _Candidate:
+    """Return the best candidate that raises neither FLOPs nor nodes; the graph itself if none."""
+    before = totals(graph)
+    original = _Candidate(graph, before, {}, None)
+    fine = [
+        c for c in candidates if c.totals.flops <= before.flops and c.totals.ops <= before.ops
+    ]
+    ranked = [*fine, original]
+    return min(ranked, key=lambda c: (c.totals.flops, c.totals.nbytes, c.totals.ops))
+
+
+def _report(
+    graph: Graph, result: Saturation, best: _Candidate, seconds: dict[str, float], notes: list[str]
+) -> Report:
+    before, after = totals(graph), best.totals
+    last = result.states[-1] if result.states else None
+    hits: dict[str, int] = {}
+    for name, count in sorted(result.hits.items()):
+        hits[family_name(name)] = hits.get(family_name(name), 0) + count
+    return Report(
+        flops_before=before.flops,
+        flops_after=after.flops,
+        contraction_flops_before=before.contraction_flops,
+        contraction_flops_after=after.contraction_flops,
+        other_flops_before=before.other_flops,
+        other_flops_after=after.other_flops,
+        ops_before=before.ops,
+        ops_after=after.ops,
+        bytes_before=before.nbytes,
+        bytes_after=after.nbytes,
+        iterations=result.iterations,
+        eclasses=len(last.classes) if last else 0,
+        enodes=last.n_nodes if last else 0,
+        saturated=result.stop_reason == "saturated",
+        stop_reason=result.stop_reason,
+        rule_hits=hits,
+        rule_uses=best.uses,
+        extraction_gap=best.gap,
+        seconds=seconds,
+        notes=notes,
+    )

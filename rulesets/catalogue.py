@@ -1,0 +1,62 @@
+"""All rules by name, and how a caller picks some."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from egraph_fusion.errors import RuleError
+from egraph_fusion.rulesets.commutative import COMMUTATIVE
+from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.structural import STRUCTURAL
+
+ALL: tuple[Rule, ...] = (*COMMUTATIVE,)
+"""The rules that the paper's 149 are counted from."""
+
+
+def default_rules() -> tuple[Rule, ...]:
+    """Return every rule of ours: the structural ones first."""
+    return (*STRUCTURAL, *ALL)
+
+
+def select(
+    rules: Sequence[Rule | str] | str | Path, without: Iterable[str] = ()
+) -> tuple[Rule, ...]:
+    """Return the rules that `rules` names (rules, names of ours, or a Python file), less `without`.
+
+    Raises RuleError for a name that no rule has, a name used twice, or an unusable file.
+    """
+    if isinstance(rules, str | Path):
+        rules = rules_in_file(Path(rules))
+    ours = {r.name: r for r in default_rules()}
+    found = [_named(ours, r) if isinstance(r, str) else r for r in rules]
+    names = [r.name for r in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise RuleError(f"two rules are called {name!r}")
+    dropped = set(without)
+    for name in sorted(dropped - set(names)):
+        raise RuleError(f"no rule is called {name!r}; `rules list` shows those there are")
+    return tuple(r for r in found if r.name not in dropped)
+
+
+def rules_in_file(path: Path) -> tuple[Rule, ...]:
+    """Return the rules that a Python file defines at its top level, alone or in sequences."""
+    try:
+        namespace = runpy.run_path(str(path))
+    except (OSError, SyntaxError) as e:
+        raise RuleError(f"cannot read rules from {path}: {e}") from e
+    found: dict[str, Rule] = {}
+    for value in namespace.values():
+        members: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
+        found |= {r.name: r for r in members if isinstance(r, Rule)}
+    if not found:
+        raise RuleError(f"{path} defines no rule; write `r = rulesets.rule(...)` at its top level")
+    return tuple(found.values())
+
+
+def _named(ours: dict[str, Rule], name: str) -> Rule:
+    if name not in ours:
+        raise RuleError(f"no rule is called {name!r}; `rules list` shows those there are")
+    return ours[name]

@@ -1,0 +1,134 @@
+"""Structural rules: identities, no-ops, constants into weights; they do not count among the 149."""
+
+from __future__ import annotations
+
+from egraph_fusion.rulesets.functions import (
+    after_channels,
+    composed,
+    flat,
+    leading,
+    shape_of,
+    vector_of,
+)
+from egraph_fusion.rulesets.guards import (
+    along_last,
+    constant,
+    identity_perm,
+    nonneg,
+    nonzero,
+    per_channel,
+    rank_at_least,
+    same_shape,
+)
+from egraph_fusion.rulesets.operations import ops
+from egraph_fusion.rulesets.pattern import Attribute, Scalar, Tensor
+from egraph_fusion.rulesets.rule import Rule, rule
+
+a, b, c, k, s, w, x, y = (Tensor(n) for n in "a b c k s w x y".split())
+mean, variance, bias = (Tensor(n) for n in ("mean", "variance", "bias"))
+p, q, eps, perm, axes, shape = (Attribute(n) for n in "p q eps perm axes shape".split())
+
+IDENTITIES = (
+    rule("add-zero",      a + 0.0,                        a),
+    rule("sub-zero",      a - 0.0,                        a,            level="exact"),
+    rule("sub-from-zero", 0.0 - a,                        -a),
+    rule("mul-one",       a * 1.0,                        a,            level="exact"),
+    rule("div-one",       a / 1.0,                        a,            level="exact"),
+    rule("pow-one",       a ** 1.0,                       a,            level="exact"),
+    rule("pow-two",       a ** 2.0,                       a * a),
+    rule("pow-half",      a ** 0.5,                       ops.sqrt(a),  [nonneg(a)]),
+    rule("mul-minus-one", a * -1.0,                       -a,           level="exact"),
+    rule("neg-neg",       -(-a),                          a,            level="exact"),
+    rule("relu-relu",     ops.relu(ops.relu(a)),          ops.relu(a),  level="exact"),
+    rule("abs-abs",       ops.abs(ops.abs(a)),            ops.abs(a),   level="exact"),
+    rule("relu-nonneg",   ops.relu(a),                    a,            [nonneg(a)]),
+    rule("abs-nonneg",    ops.abs(a),                     a,            [nonneg(a)]),
+    rule("reciprocal-twice", ops.reciprocal(ops.reciprocal(a)), a,      [nonzero(a)]),
+    rule("sub-neg",       a - (-b),                       a + b,        level="exact"),
+    rule("add-neg",       a + (-b),                       a - b,        level="exact"),
+    rule("neg-sub",       -(a - b),                       b - a),
+    rule("not-not",       ops.not_(ops.not_(a)),          a,            level="exact", dtypes="bool"),
+    rule("identity",      ops.identity(a),                a,            level="exact", dtypes="any"),
+    rule("int-add-zero",  a + 0.0,                        a,            level="exact", dtypes="int"),
+    rule("int-mul-one",   a * 1.0,                        a,            level="exact", dtypes="int"),
+)  # fmt: skip
+
+MOVEMENT = (
+    rule("transpose-twice",
+         ops.transpose(ops.transpose(a, perm=p), perm=q), ops.transpose(a, perm=composed(q, p)),
+         level="exact", dtypes="any"),
+    rule("transpose-none", ops.transpose(a, perm=p),      a, [identity_perm(p)],
+         level="exact", dtypes="any"),
+    rule("reshape-twice",
+         ops.reshape(ops.reshape(a, attrs=q), attrs=p),
+         ops.reshape(a, shape=shape_of(ops.reshape(ops.reshape(a, attrs=q), attrs=p))),
+         level="exact", dtypes="any"),
+    rule("reshape-none",   ops.reshape(a, attrs=p),       a, [same_shape(ops.reshape(a, attrs=p), a)],
+         level="exact", dtypes="any"),
+    rule("expand-none",    ops.expand(a, attrs=p),        a, [same_shape(ops.expand(a, attrs=p), a)],
+         level="exact", dtypes="any"),
+    rule("cast-none",      ops.cast(a, attrs=p),          a, level="exact", dtypes="any"),
+    rule("slice-none",     ops.slice(a, attrs=p),         a, [same_shape(ops.slice(a, attrs=p), a)],
+         level="exact", dtypes="any"),
+    rule("pad-none",       ops.pad(a, attrs=p),           a, [same_shape(ops.pad(a, attrs=p), a)],
+         level="exact", dtypes="any"),
+    rule("squeeze-unsqueeze",
+         ops.squeeze(ops.unsqueeze(a, axes=axes), axes=axes), a, level="exact", dtypes="any"),
+    rule("unsqueeze-squeeze",
+         ops.unsqueeze(ops.squeeze(a, axes=axes), axes=axes), a, level="exact", dtypes="any"),
+    rule("reshape-squeeze",
+         ops.reshape(ops.squeeze(a, attrs=q), attrs=p),
+         ops.reshape(a, shape=shape_of(ops.reshape(ops.squeeze(a, attrs=q), attrs=p))),
+         level="exact", dtypes="any"),
+    rule("reshape-unsqueeze",
+         ops.reshape(ops.unsqueeze(a, attrs=q), attrs=p),
+         ops.reshape(a, shape=shape_of(ops.reshape(ops.unsqueeze(a, attrs=q), attrs=p))),
+         level="exact", dtypes="any"),
+    rule("concat-one",     ops.concat(a, attrs=p),        a, level="exact", dtypes="any"),
+    rule("sum-one",        ops.sum(a),                    a, level="exact"),
+    rule("max-one",        ops.max(a),                    a, level="exact"),
+    rule("min-one",        ops.min(a),                    a, level="exact"),
+)  # fmt: skip
+
+conv, conv_bias = ops.conv(x, w, attrs=p), ops.conv(x, w, bias, attrs=p)
+gemm, gemm_t = ops.gemm(x, w, transA=q), ops.gemm(x, w, transA=q, transB=1)
+gemm_bias = ops.gemm(x, w, bias, transA=q)
+gemm_t_bias = ops.gemm(x, w, bias, transA=q, transB=1)
+deviation = ops.sqrt(variance + Scalar(eps))
+norm = ops.batch_normalization(x, s, bias, mean, variance, epsilon=eps, training_mode=0, attrs=p)
+by_first, by_vector = ops.reshape(k, shape=leading(k, w)), ops.reshape(k, shape=flat(k))
+full_vector = ops.expand(by_vector, shape=vector_of(w))
+
+WEIGHTS = (
+    rule("sub-constant",  a - c, a + (-c), [constant(c)], level="exact"),
+    rule("div-constant",  a / c, a * ops.reciprocal(c), [constant(c), nonzero(c)]),
+    rule("batch-norm-affine", norm,
+         x * ops.unsqueeze(s / deviation, axes=after_channels(x))
+         + ops.unsqueeze(bias - mean * (s / deviation), axes=after_channels(x)),
+         [constant(s), constant(bias), constant(mean), constant(variance), rank_at_least(x, 2)]),
+    rule("conv-scale", conv * k, ops.conv(x, w * by_first, attrs=p),
+         [constant(w), constant(k), per_channel(k, conv)]),
+    rule("conv-bias-scale", conv_bias * k, ops.conv(x, w * by_first, bias * by_vector, attrs=p),
+         [constant(w), constant(bias), constant(k), per_channel(k, conv_bias)]),
+    rule("conv-add", conv + k, ops.conv(x, w, full_vector, attrs=p),
+         [constant(k), per_channel(k, conv)]),
+    rule("conv-bias-add", conv_bias + k, ops.conv(x, w, bias + by_vector, attrs=p),
+         [constant(bias), constant(k), per_channel(k, conv_bias)]),
+    rule("matmul-scale-columns", (x @ w) * k, x @ (w * by_vector),
+         [constant(w), constant(k), rank_at_least(w, 2), along_last(k, x @ w)]),
+    rule("gemm-scale", gemm * k, ops.gemm(x, w * by_vector, transA=q),
+         [constant(w), constant(k), along_last(k, gemm)]),
+    rule("gemm-transposed-scale", gemm_t * k, ops.gemm(x, w * by_first, transA=q, transB=1),
+         [constant(w), constant(k), along_last(k, gemm_t)]),
+    rule("gemm-bias-scale", gemm_bias * k, ops.gemm(x, w * by_vector, bias * by_vector, transA=q),
+         [constant(w), constant(bias), constant(k), along_last(k, gemm_bias)]),
+    rule("gemm-transposed-bias-scale", gemm_t_bias * k,
+         ops.gemm(x, w * by_first, bias * by_vector, transA=q, transB=1),
+         [constant(w), constant(bias), constant(k), along_last(k, gemm_t_bias)]),
+    rule("gemm-add", ops.gemm(x, w, attrs=p, beta=1.0) + k, ops.gemm(x, w, k, attrs=p, beta=1.0),
+         [constant(k)]),
+    rule("gemm-bias-add", ops.gemm(x, w, bias, attrs=p, beta=1.0) + k,
+         ops.gemm(x, w, bias + k, attrs=p, beta=1.0), [constant(bias), constant(k)]),
+)  # fmt: skip
+
+STRUCTURAL: tuple[Rule, ...] = IDENTITIES + MOVEMENT + WEIGHTS
