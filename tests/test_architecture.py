@@ -19,7 +19,7 @@ LINKS = ("codegen", "extract", "rulesets")
 # From low to high.  A unit imports itself and units of lower layers, never another one of its own
 # layer or above; a module belongs to the unit with the longest matching name.
 LAYERS = (
-    ("errors",),
+    ("errors", "version"),
     ("ir",),
     ("frontend", "egraph.snapshot", "example_models"),
     ("rulesets", "extract", "fusion"),
