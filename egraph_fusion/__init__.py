@@ -16,13 +16,13 @@ from egraph_fusion.errors import (
     RuleError,
     RunError,
 )
+from egraph_fusion.version import __version__
 
 if TYPE_CHECKING:
     from egraph_fusion import extract, rulesets
+    from egraph_fusion.convert.single import bench
     from egraph_fusion.frontend import load, save
-    from egraph_fusion.pipeline import bench, compile, emit_c, load_compiled, optimize, plan
-
-__version__ = "0.1.0"
+    from egraph_fusion.pipeline import compile, emit_c, load_compiled, optimize, plan
 
 _HOMES = {
     "load": "egraph_fusion.frontend",
@@ -32,7 +32,7 @@ _HOMES = {
     "compile": "egraph_fusion.pipeline",
     "load_compiled": "egraph_fusion.pipeline",
     "emit_c": "egraph_fusion.pipeline",
-    "bench": "egraph_fusion.pipeline",
+    "bench": "egraph_fusion.convert.single",
 }
 _MODULES = ("extract", "rulesets")
 
@@ -43,6 +43,7 @@ __all__ = [
     "OptimizeError",
     "RuleError",
     "RunError",
+    "__version__",
     "bench",
     "compile",
     "emit_c",

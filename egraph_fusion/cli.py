@@ -95,11 +95,11 @@ def optimize(
     debug: Debug = False,
 ) -> None:
     """Rewrite a model into an equal one with less work."""
-    from egraph_fusion import pipeline
+    from egraph_fusion.convert import single
 
     with _errors(debug):
         with terminal.progress("optimising", quiet=as_json):
-            report = pipeline.convert(
+            report = single.convert(
                 model,
                 output,
                 check=check,
@@ -131,11 +131,11 @@ def plan(
     debug: Debug = False,
 ) -> None:
     """Show the fusion blocks of a model."""
-    from egraph_fusion import pipeline
+    from egraph_fusion.convert import single
 
     with _errors(debug):
         with terminal.progress("planning", quiet=as_json):
-            found = pipeline.plan_model(model, planner, optimize, _shapes(input_shape))
+            found = single.plan_model(model, planner, optimize, _shapes(input_shape))
         if explain is not None:
             reason = found.why_not(*explain)
             _emit(as_json, {"why_not": reason}, reason)
@@ -190,11 +190,11 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run a model and show or save its outputs."""
-    from egraph_fusion import pipeline
+    from egraph_fusion.convert import single
 
     with _errors(debug):
         with terminal.progress("running", quiet=as_json):
-            found = pipeline.run_model(model, inputs, output, threads, target, _shapes(input_shape))
+            found = single.run_model(model, inputs, output, threads, target, _shapes(input_shape))
         _emit(as_json, terminal.outputs_data(found), terminal.outputs_table(found))
 
 
@@ -209,11 +209,11 @@ def bench(
     debug: Debug = False,
 ) -> None:
     """Measure the latency of a compiled model, beside onnxruntime if asked."""
-    from egraph_fusion import pipeline
+    from egraph_fusion.convert import single
 
     with _errors(debug):
         with terminal.progress("measuring", quiet=as_json):
-            result = pipeline.bench(model, against, threads, rounds, _shapes(input_shape))
+            result = single.bench(model, against, threads, rounds, _shapes(input_shape))
         _emit(as_json, result.to_dict(), terminal.bench_table(result))
 
 
@@ -225,10 +225,10 @@ def profile(
     debug: Debug = False,
 ) -> None:
     """Time every launch of one run: blocks by mapping type, fallback steps counted."""
-    from egraph_fusion import pipeline
+    from egraph_fusion.convert import single
 
     with _errors(debug):
-        found = {m: pipeline.profile_model(m, threads) for m in models}
+        found = {m: single.profile_model(m, threads) for m in models}
         _emit(as_json, terminal.profile_data(found), terminal.profile_table(found))
 
 

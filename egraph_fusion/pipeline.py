@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,34 @@ import onnx
 
 from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.errors import CompileError, EgraphFusionError
-from egraph_fusion.frontend import export, load
+from egraph_fusion.frontend import load
+from egraph_fusion.frontend import save as save_model
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.fusion.dnnfusion import estimated_profit, plan_dnnfusion
 from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.fusion.plan import Plan
 from egraph_fusion.ir.graph import Graph, Node
-from egraph_fusion.optimize import Optimized, optimize
+from egraph_fusion.optimize import optimize
 from egraph_fusion.runtime.assemble import Assembly, assemble, ports, refusal
+from egraph_fusion.runtime.container import read
 from egraph_fusion.runtime.program import Program
-from egraph_fusion.runtime.session import Session
-from egraph_fusion.runtime.targets import TARGETS, Loader, loader
+from egraph_fusion.runtime.session import Native, Session
+from egraph_fusion.runtime.targets import TARGETS, load_native
 
 Source = str | Path | onnx.ModelProto | Graph
 
-__all__ = ["Options", "PIPELINE", "Stage", "compile", "load", "optimize", "plan", "save"]
+__all__ = [
+    "PIPELINE",
+    "Options",
+    "Stage",
+    "compile",
+    "emit_c",
+    "load",
+    "load_compiled",
+    "optimize",
+    "plan",
+    "save",
+]
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,7 @@ def target_info(options: Options) -> TargetInfo:
 def plan_for(graph: Graph, target: TargetInfo) -> Plan:
     """Plan with the extended planner; blocks the code generator refuses are planned again."""
     found = plan_extended(graph)
-    if all(refusal(graph, b, target) is None for b in found.blocks if len(b.nodes) > 1):
+    if all(refusal(graph, b.nodes, target) is None for b in found.blocks if len(b.nodes) > 1):
         return found
 
     def supported(g: Graph, nodes: Sequence[Node]) -> str | None:
@@ -139,13 +152,62 @@ def compile(
     graph = _graph(source)
     if shapes:
         graph = fix_input_shapes(graph, shapes)
-    load_native = loader(target, count)
+
+    def native(program: Program) -> Native:
+        return load_native(program, count)
+
     if any(graph.types[v].static_shape is None for v in graph.inputs):
-        return Session(ports(graph), {}, load_native, lambda s: _specialized(graph, s, options))
+        return Session(ports(graph), {}, native, lambda s: _specialized(graph, s, options))
     key = tuple(graph.types[v].static_shape or () for v in graph.inputs)
-    return Session(ports(graph), {key: _through(graph, options)}, load_native)
+    return Session(ports(graph), {key: _through(graph, options)}, native)
 
 
 def _specialized(graph: Graph, shapes: Mapping[str, tuple[int, ...]], options: Options) -> Program:
     found: Program = _through(fix_input_shapes(graph, shapes), options)
     return found
+
+
+def load_compiled(path: str | Path, threads: int | None = None) -> Session:
+    """Load a `.efz` file; needs neither compiler nor optimiser.
+
+    The file is executable code: load only what you trust.  Raises CompileError if it is damaged or
+    was compiled for another CPU.
+    """
+    found_ports, programs = read(Path(path))
+    count = threads or os.cpu_count() or 1
+    return Session(found_ports, programs, lambda program: load_native(program, count))
+
+
+def emit_c(source: Source, folder: str | Path, march: str | None = None) -> list[Path]:
+    """Write the C sources of a model with static shapes into `folder` and return their paths."""
+    return write_sources(compile(source, march=march), folder)
+
+
+def write_sources(session: Session, folder: str | Path) -> list[Path]:
+    """Write the generated text of all compiled programs into `folder` and return the paths."""
+    if not session.programs:
+        raise CompileError("nothing is compiled yet: the model's input shapes are symbolic")
+    root = Path(folder)
+    written: list[Path] = []
+    for number, program in enumerate(session.programs):
+        suffix = "cl" if program.target == "opencl" else "c"
+        root.mkdir(parents=True, exist_ok=True)
+        for name, text in program.sources:
+            path = root / f"program_{number}_{name}.{suffix}"
+            path.write_text(text, encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def save(
+    graph: Graph, path: str | Path, functions: Plan | None = None, opset: int | None = None
+) -> None:
+    """Write `graph` as an ONNX model, through a temporary name.
+
+    With a plan of it as `functions`, each block of more than one node becomes a model-local
+    function; `opset` raises the model's own.  Raises ModelError if an opset cannot express a node.
+    """
+    groups = None
+    if functions is not None:
+        groups = [b.nodes for b in functions.blocks if len(b.nodes) > 1 and not b.opaque]
+    save_model(graph, path, functions=groups, opset=opset)

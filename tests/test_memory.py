@@ -33,4 +33,4 @@ def test_the_arena_holds_at_least_the_largest_live_set(lifetimes: list[Lifetime]
 
 def test_a_chain_needs_two_neighbours_only() -> None:
     chain = [Lifetime(64, i, i + 1) for i in range(10)]
-    assert place(chain)[1] == 128
+    assert place(chain)[1] == 2 * ALIGNMENT

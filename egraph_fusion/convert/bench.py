@@ -1,4 +1,4 @@
-"""Latency of a compiled model, alone or beside onnxruntime: interleaved rounds, medians of ratios."""
+"""Latency of a compiled model, alone or beside onnxruntime: interleaved rounds, medians."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BenchResult:
 
 
 def onnxruntime_runner(model: str | bytes, threads: int) -> Callable[[Feeds], list[Any]]:
-    """Return onnxruntime with all optimisations and `threads` threads, spinning stopped after a run.
+    """Return onnxruntime with all optimisations and `threads` threads, not spinning between runs.
 
     `model` is a path (needed above 2 GB) or a serialized model.  Raises EgraphFusionError if
     onnxruntime is not installed.
@@ -74,7 +74,7 @@ def interleave(
     return times
 
 
-def bench(
+def measure(
     session: Session,
     model: str | onnx.ModelProto,
     feeds: Feeds,

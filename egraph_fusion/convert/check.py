@@ -57,14 +57,14 @@ def reference_runner(model: onnx.ModelProto) -> Runner:
     onnxruntime is used only if it is installed and takes the model: it is faster by far.
     """
     try:
-        import onnxruntime as ort  # noqa: PLC0415
+        import onnxruntime as ort
 
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4
         session = ort.InferenceSession(model.SerializeToString(), options)
         return lambda feeds: session.run(None, dict(feeds))
-    except Exception:  # noqa: BLE001 - not installed, over 2 GB, or an operator it lacks
+    except Exception:  # not installed, over 2 GB, or an operator it lacks
         from onnx.reference import ReferenceEvaluator
 
         evaluator = ReferenceEvaluator(model)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from egraph_fusion.codegen import build
+from egraph_fusion.codegen.cache import default_folder
 from egraph_fusion.errors import EgraphFusionError
+
+_NEEDED = ("egglog", "onnx", "numpy", "cffi", "highspy", "typer", "rich")
 
 
 def examine() -> dict[str, Any]:
     """Return {"ok": all that is needed works, "checks": [{"what", "ok", "needed", "detail"}]}."""
     checks = [
-        _check("Python", _python),
+        _check("Python", platform.python_version),
         _check("operating system", _system),
         *(
             _check(p, lambda p=p: version(p))
@@ -42,10 +45,9 @@ def _check(what: str, examine_it: Callable[[], str], *, needed: bool = True) -> 
     return {"what": what, "ok": False, "needed": needed, "detail": detail}
 
 
-def _python() -> str:
-    if sys.version_info < (3, 11):
-        raise EgraphFusionError(f"{platform.python_version()}: 3.11 or newer is needed")
-    return platform.python_version()
+def _compiler() -> str:
+    found = build.find_compiler()
+    return f"{found.command[0]}: {found.version.splitlines()[0]}"
 
 
 def _system() -> str:
@@ -55,13 +57,13 @@ def _system() -> str:
 
 
 def _cache() -> str:
-    folder = build.cache_folder()
+    folder = default_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder):
         return str(folder)
 
 
 def _opencl() -> str:
-    from egraph_fusion.runtime.opencl import describe_device
+    from egraph_fusion.runtime.opencl_target import describe_device
 
     return describe_device()

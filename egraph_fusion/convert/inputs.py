@@ -12,7 +12,9 @@ from egraph_fusion.ir.graph import Graph
 from egraph_fusion.ir.tensors import TensorType
 
 # Indices are drawn below the smallest table that they could address through such an operator.
-_LOOKUPS = {"Gather": 0, "GatherElements": 0, "GatherND": 0}
+_LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
+# What hands indices on unchanged.
+_CARRIERS = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 
 def random_inputs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +10,15 @@ import numpy as np
 from egraph_fusion.codegen.expand import LoweringError
 from egraph_fusion.codegen.layout import Layout, choose_layouts, row_major
 from egraph_fusion.codegen.lower import Argument, LoweredBlock, lower_block
+from egraph_fusion.codegen.memory import ALIGNMENT
 from egraph_fusion.codegen.native import Binding, Launch, NativeText, Segment
 from egraph_fusion.codegen.schedule import TargetInfo
-from egraph_fusion.fusion.plan import Block, Plan
-from egraph_fusion.ir.graph import Graph
+from egraph_fusion.fusion.plan import Block, Plan, make_block
+from egraph_fusion.ir.graph import Array, Graph, Node
 from egraph_fusion.runtime import fallback
-from egraph_fusion.runtime.placement import Lowered, Placement, place_values
+from egraph_fusion.runtime.placement import Placement, place_values
 from egraph_fusion.runtime.program import (
+    Bytes,
     FallbackStep,
     NativeStep,
     Port,
@@ -24,8 +26,6 @@ from egraph_fusion.runtime.program import (
     Step,
     StepRecord,
 )
-
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def lower_plan(plan: Plan, target: TargetInfo) -> tuple[list[LoweredBlock | None
 
 
 def _lower(
-    graph: Graph, block: Block, layouts: dict[str, Layout], target: TargetInfo
+    graph: Graph, block: Block, layouts: Mapping[str, Layout], target: TargetInfo
 ) -> tuple[LoweredBlock | None, str]:
     if block.opaque:
         return None, block.nodes[0].reason or "no declaration of this operator applies"
@@ -66,6 +66,16 @@ def _lower(
         if len(block.nodes) > 1:
             raise
         return None, str(error)
+
+
+def refusal(graph: Graph, nodes: Sequence[Node], target: TargetInfo) -> str | None:
+    """Return why the code generator cannot make one kernel of `nodes`, or None if it can."""
+    block = make_block(graph, nodes)
+    try:
+        lower_block(graph, block.nodes, block.inputs, block.outputs, {}, target)
+    except LoweringError as error:
+        return str(error)
+    return None
 
 
 def _layouts(plan: Plan) -> dict[str, Layout]:
@@ -132,7 +142,7 @@ class _ConstantPool:
 
     def __init__(self) -> None:
         self._offsets: dict[str, int] = {}
-        self._parts: list[tuple[int, np.ndarray]] = []  # type: ignore[type-arg]
+        self._parts: list[tuple[int, Array]] = []
         self._size = 0
 
     def offset(self, argument: Argument) -> int:
@@ -145,9 +155,11 @@ class _ConstantPool:
             self._size += -(-max(packed.array.nbytes, 1) // ALIGNMENT) * ALIGNMENT
         return self._offsets[packed.key]
 
-    def blob(self) -> np.ndarray:  # type: ignore[type-arg]
-        """Return all constants as bytes."""
-        out = np.zeros(self._size, np.uint8)
+    def blob(self) -> Bytes:
+        """Return all constants as bytes that start at an aligned address."""
+        room = np.zeros(self._size + ALIGNMENT, np.uint8)
+        first = -room.ctypes.data % ALIGNMENT
+        out = room[first : first + self._size]
         for start, array in self._parts:
             out[start : start + array.nbytes] = array.reshape(-1).view(np.uint8)
         return out
@@ -194,7 +206,7 @@ def _fallback_step(graph: Graph, block: Block, placement: Placement, reason: str
     n = block.nodes[0]
     return FallbackStep(
         model=fallback.one_node_model(graph, n),
-        feeds=tuple((v, placement.slots[v]) for v in fallback.reads(graph, n)),
+        feeds=tuple((v, placement.slots[v]) for v in fallback.reads(n)),
         writes=tuple(placement.slots[o] if o else -1 for o in n.outputs),
         record=StepRecord(
             nodes=(n.label(),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,19 @@ class NativeStep:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceBlock:
+    """How an accelerator runs one block.
+
+    `launches` are kernels and their numbers of work-items, in order; `buffers` are (space, offset
+    or slot, bytes) of the kernels' buffers; `scratch` is bytes for each work-item.
+    """
+
+    launches: tuple[tuple[str, int], ...]
+    buffers: tuple[tuple[str, int, int], ...]
+    scratch: int
+
+
+@dataclass(frozen=True, slots=True)
 class FallbackStep:
     """One operator that onnx.reference runs; `model` is a serialized one-node ONNX model.
 
@@ -77,7 +90,10 @@ class Program:
     Slots are the graph's inputs, its outputs, constants read by fallback steps, and what crosses
     between native and fallback steps.  `slot_types` gives dtype and static shape of each slot that
     a native step writes (None where a fallback step decides).  Everything else lives in one arena
-    of `arena_bytes`, or in `constants`, the packed weights.
+    of `arena_bytes`, or in `constants`, the packed weights.  `scratch_bytes` is what each thread
+    needs beside; `sources` is the generated text, `library` the machine code built from it (empty
+    for a target whose driver compiles the text), `features` the CPU features that it needs.
+    `device_blocks` says, by native step, how an accelerator runs its blocks.
     """
 
     inputs: tuple[Port, ...]
@@ -88,10 +104,15 @@ class Program:
     slot_constants: Mapping[int, NDArray[Any]]
     steps: tuple[Step, ...]
     arena_bytes: int
-    scratch_bytes: int
     constants: Bytes
-    sources: tuple[tuple[str, str], ...]
     target: str = "c"
+    scratch_bytes: int = 0
+    sources: tuple[tuple[str, str], ...] = ()
+    library: bytes = b""
+    features: tuple[str, ...] = ()
+    device_blocks: Mapping[str, tuple[DeviceBlock, ...]] = field(
+        default_factory=dict[str, tuple[DeviceBlock, ...]]
+    )
 
     def records(self) -> tuple[StepRecord, ...]:
         """All launches of one run, in order."""

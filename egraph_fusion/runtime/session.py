@@ -24,7 +24,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 class Native(Protocol):
     """The machine code of a program: what a target's loader gives the session."""
 
-    def run(self, entry: str, slots: Sequence[Array | None], seconds: list[float] | None) -> None:
+    def run(
+        self, step: NativeStep, slots: Sequence[Array | None], seconds: list[float] | None
+    ) -> None:
         """Run a native step; append the seconds of each of its blocks to `seconds` if given."""
         ...
 
@@ -105,7 +107,7 @@ class Session:
 
         `seconds` is the median over the runs of one launch's wall time.
         """
-        arrays = self._accept(feeds if feeds is not None else self._random_feeds())
+        arrays = self._accept(feeds if feeds is not None else self.random_feeds())
         program = self._program(arrays)
         times: list[list[float]] = []
         for _ in range(max(1, runs)):
@@ -117,7 +119,7 @@ class Session:
 
     def steps(self, feeds: Mapping[str, Array] | None = None) -> tuple[StepRecord, ...]:
         """List the launches of one run without running."""
-        arrays = self._accept(feeds if feeds is not None else self._random_feeds())
+        arrays = self._accept(feeds if feeds is not None else self.random_feeds())
         return self._program(arrays).records()
 
     def save(self, path: str | Path) -> None:
@@ -133,7 +135,7 @@ class Session:
                 f"nothing to save: the shapes of {names} are symbolic; fix them with "
                 "compile(..., shapes={name: dims}) or run the session once"
             )
-        write(Path(path), (self._inputs, self._outputs), self._programs, self._native)
+        write(Path(path), (self._inputs, self._outputs), self._programs)
 
     def _native(self, program: Program) -> Native:
         if id(program) not in self._natives:
@@ -179,12 +181,13 @@ class Session:
         for step in program.steps:
             if isinstance(step, NativeStep):
                 _allocate(program, step, slots)
-                self._native(program).run(step.entry, slots, seconds)
+                self._native(program).run(step, slots, seconds)
             else:
                 _run_fallback(step, slots, seconds)
         return slots
 
-    def _random_feeds(self) -> dict[str, Array]:
+    def random_feeds(self) -> dict[str, Array]:
+        """Return seeded inputs: normal floats, other values 0 or 1; symbolic dims are 1."""
         rng = np.random.default_rng(0)
         return {p.name: _random(p, rng) for p in self._inputs if p.default is None}
 

@@ -1,0 +1,149 @@
+"""One model at a time: convert it, plan it, run it, measure it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from egraph_fusion import pipeline
+from egraph_fusion.convert.bench import BenchResult, measure
+from egraph_fusion.convert.check import compare, reference_runner, require
+from egraph_fusion.convert.inputs import random_inputs
+from egraph_fusion.errors import ModelError, RunError
+from egraph_fusion.frontend import export, load
+from egraph_fusion.frontend.input_shapes import fix_input_shapes
+from egraph_fusion.fusion.plan import Plan
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.runtime.session import ProfileStep, Session
+
+Shapes = Mapping[str, tuple[int, ...]] | None
+
+
+def convert(
+    model: str,
+    output: Path,
+    *,
+    check: bool = False,
+    tolerance: float = 1e-3,
+    shapes: Shapes = None,
+    opset: int | None = None,
+    functions: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Optimise the ONNX file `model` into `output` and return the report as a dict.
+
+    With `check`, both run on three seeded inputs; a difference beyond `tolerance` (a fraction of the
+    output's spread) raises CheckError and nothing is written.  `options` go to `optimize`.
+    """
+    _expect_folder(output)
+    before = _loaded(model, shapes)
+    found = pipeline.optimize(before, **options)
+    report: dict[str, Any] = found.report.to_dict()
+    if check:
+        after = export(found.graph, opset)
+        differences = compare(export(before), reference_runner(after))
+        require(differences, tolerance)
+        report["worst_difference"] = max((d.worst for d in differences), default=0.0)
+    plan = pipeline.plan(found.graph) if functions else None
+    pipeline.save(found.graph, output, plan, opset)
+    return report
+
+
+def plan_model(model: str, planner: str, optimize: bool, shapes: Shapes = None) -> Plan:
+    """Plan a model, rewritten first if `optimize`."""
+    graph = _loaded(model, shapes)
+    return pipeline.plan(pipeline.optimize(graph).graph if optimize else graph, planner)
+
+
+def run_model(
+    model: str,
+    inputs: Path | None,
+    output: Path | None,
+    threads: int | None = None,
+    target: str = "c",
+    shapes: Shapes = None,
+) -> dict[str, NDArray[Any]]:
+    """Run an ONNX or `.efz` file on the arrays of an `.npz` file (else seeded random inputs).
+
+    Returns the outputs by name and writes them to the `.npz` file `output` if given.
+    """
+    session = open_session(model, threads, target, shapes)
+    feeds = _read_arrays(inputs) if inputs is not None else _feeds(model, session, shapes)
+    results = session.run(None, feeds)
+    named = {o.name: r for o, r in zip(session.get_outputs(), results, strict=True)}
+    if output is not None:
+        _write_arrays(output, named)
+    return named
+
+
+def profile_model(model: str, threads: int | None = None) -> list[ProfileStep]:
+    """Time every launch of a model on seeded random inputs."""
+    session = open_session(model, threads)
+    return session.profile(_feeds(model, session, None))
+
+
+def bench(
+    model: str | Path | onnx.ModelProto | Graph,
+    against: str | None = None,
+    threads: int | None = None,
+    rounds: int = 15,
+    shapes: Shapes = None,
+) -> BenchResult:
+    """Measure a model's latency, interleaved with the peer `against` ("onnxruntime") if given.
+
+    Raises EgraphFusionError for an unknown or absent peer.
+    """
+    graph = _loaded(model, shapes)
+    count = threads or os.cpu_count() or 1
+    session = pipeline.compile(graph, threads=count)
+    source = str(model) if isinstance(model, str | Path) and not shapes else export(graph)
+    return measure(session, source, random_inputs(graph), against, count, rounds)
+
+
+def open_session(
+    model: str, threads: int | None = None, target: str = "c", shapes: Shapes = None
+) -> Session:
+    """Load a `.efz` file or compile an ONNX file."""
+    if model.endswith(".efz"):
+        return pipeline.load_compiled(model, threads)
+    return pipeline.compile(model, target, threads, shapes=shapes)
+
+
+def _loaded(model: str | Path | onnx.ModelProto | Graph, shapes: Shapes) -> Graph:
+    graph = model if isinstance(model, Graph) else load(model)
+    return fix_input_shapes(graph, shapes) if shapes else graph
+
+
+def _feeds(model: str, session: Session, shapes: Shapes) -> dict[str, NDArray[Any]]:
+    if model.endswith(".efz"):
+        return session.random_feeds()
+    return random_inputs(_loaded(model, shapes))
+
+
+def _expect_folder(output: Path) -> None:
+    if not output.parent.is_dir():
+        raise ModelError(f"cannot write {str(output)!r}: there is no folder {str(output.parent)!r}")
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read arrays from {str(path)!r}: {error}") from error
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
+    try:
+        np.savez(temporary, **dict(arrays))
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(f"cannot write {str(path)!r}: {error}") from error
