@@ -90,7 +90,7 @@ def elementwise(
     attrs: tuple[Attr, ...] = (),
     result: ResultDType | None = None,
     interval: IntervalRule | None = None,
-    per_element: int = 1,
+    per_element: int | Callable[[Types], int] = 1,
     body: Body | None = None,
 ) -> Operator:
     """Declare an elementwise operator from its scalar meaning alone.
@@ -104,8 +104,8 @@ def elementwise(
         dtype = result(types, a) if result else same_dtype(types)
         return broadcast_type(types, dtype)
 
-    def flops(_ins: Types, outs: Sequence[TensorType], _a: Attrs) -> Dim:
-        return elements(outs, per_element)
+    def flops(ins: Types, outs: Sequence[TensorType], _a: Attrs) -> Dim:
+        return elements(outs, per_element(ins) if callable(per_element) else per_element)
 
     def evaluate(values: Sequence[Array | None], a: Attrs) -> tuple[Array, ...]:
         (out,) = infer(types_of(values), a)
@@ -209,10 +209,17 @@ elementwise("Mul", call("mul"), 2, laws=AC, interval=corners(lambda p, q: p * q)
 elementwise("Div", call("div"), 2)
 elementwise("Pow", call("pow"), 2, result=first_dtype, interval=pow_interval)
 elementwise("Mod", _mod, 2, attrs=(Attr("fmod", "int", 0),))
-elementwise("Max", _fold("max"), (1, None), laws=AC | Law.IDEMPOTENT, interval=max_interval)
-elementwise("Min", _fold("min"), (1, None), laws=AC | Law.IDEMPOTENT, interval=min_interval)
-elementwise("Sum", _fold("add"), (1, None), laws=AC)
-elementwise("Mean", _mean, (1, None), laws=Law.COMMUTATIVE)
+for _name, _scalar, _interval in (("Max", "max", max_interval), ("Min", "min", min_interval)):
+    elementwise(
+        _name,
+        _fold(_scalar),
+        (1, None),
+        laws=AC | Law.IDEMPOTENT,
+        interval=_interval,
+        per_element=lambda ins: len(ins) - 1,
+    )
+elementwise("Sum", _fold("add"), (1, None), laws=AC, per_element=lambda ins: len(ins) - 1)
+elementwise("Mean", _mean, (1, None), laws=Law.COMMUTATIVE, per_element=len)
 elementwise("Neg", call("neg"), laws=ZERO | DOWN | Law.ODD | Law.INVOLUTION, interval=neg_interval)
 elementwise("Abs", call("abs"), laws=ZERO | Law.EVEN | Law.IDEMPOTENT, interval=abs_interval)
 elementwise(

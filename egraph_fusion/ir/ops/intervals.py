@@ -106,7 +106,7 @@ def pow_interval(x: Sequence[Interval], _a: Attrs) -> Interval:
     """Bounds of x to the power y."""
     (lo, hi), (p, q) = x
     if p == q and p == 2:
-        return (0.0, max(lo * lo, hi * hi))
+        return (0.0, _widened(max(lo * lo, hi * hi), 1.0))
     return (0.0, math.inf) if lo >= 0 else BOUNDLESS
 
 

@@ -117,7 +117,7 @@ def _position(i: int, old: int, new: int, scale: Fraction, mode: str) -> Fractio
 def _exact(scale: float, old: int, new: int) -> Fraction:
     """Return the scale as the ratio of the sizes if it is that up to rounding."""
     ratio = Fraction(new, old) if old else Fraction(1)
-    return ratio if abs(scale - float(ratio)) < 1e-7 * abs(scale) else Fraction(scale)
+    return ratio if abs(scale - float(ratio)) < 1e-12 * abs(scale) else Fraction(scale)
 
 
 def _nearest(x: Fraction, mode: str) -> int:
