@@ -40,7 +40,7 @@ def decode_model(data: bytes, name: str) -> onnx.ModelProto:
     if not data:
         raise ModelError(f"{name} is empty; expected an ONNX model")
     try:
-        model = onnx.ModelProto.FromString(data)
+        model: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError as error:
         raise ModelError(
             f"{name} is no ONNX model, or is damaged or cut off "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx
 
 from egraph_fusion.errors import ModelError
-from egraph_fusion.frontend.scopes import captures
+from egraph_fusion.frontend.scopes import captures, shell_of
 from egraph_fusion.ir.graph import Graph, Node, topological
 
 DOMAIN = "egraph_fusion.blocks"
@@ -64,12 +64,10 @@ def _extract(
 
 
 def _reorder(model: onnx.ModelProto, protos: Sequence[onnx.NodeProto]) -> None:
-    shells = [
-        Node(p.op_type, tuple(p.input), (*p.output, f"\0{i}"), name=p.name, captures=captures(p))
-        for i, p in enumerate(protos)
-    ]
+    shells = [shell_of(p) for p in protos]
+    place = {id(shell): i for i, shell in enumerate(shells)}
     available = {i.name for i in model.graph.input} | {i.name for i in model.graph.initializer}
-    order = [int(s.outputs[-1][1:]) for s in topological(shells, available)]
+    order = [place[id(shell)] for shell in topological(shells, available)]
     copies: list[onnx.NodeProto] = []
     for i in order:
         copy = onnx.NodeProto()

@@ -21,8 +21,14 @@ from egraph_fusion.frontend import (
 from egraph_fusion.frontend.files import read_model
 from egraph_fusion.frontend.inference import Inference
 from egraph_fusion.frontend.reading import Workspace, read_node
-from egraph_fusion.frontend.scopes import captures, mentioned
-from egraph_fusion.frontend.skeleton import default_domain, header_of, inlined, opsets_of
+from egraph_fusion.frontend.scopes import captures, mentioned, shell_of
+from egraph_fusion.frontend.skeleton import (
+    check_text,
+    default_domain,
+    header_of,
+    inlined,
+    opsets_of,
+)
 from egraph_fusion.frontend.types import DimNames, read_input
 from egraph_fusion.frontend.weights import read_sparse, read_tensor
 from egraph_fusion.ir.graph import Array, Constant, Graph, Node, topological
@@ -75,6 +81,7 @@ def load(source: str | Path | onnx.ModelProto) -> Graph:
 
 
 def _graph_of(model: onnx.ModelProto, folder: Path | None) -> Graph:
+    check_text(model)
     versions = opsets_of(model)
     header = header_of(model)
     weights = _weights(model.graph, folder)
@@ -238,7 +245,7 @@ def _ordered(nodes: Sequence[onnx.NodeProto], space: Workspace) -> list[onnx.Nod
     """Sort the nodes topologically; ModelError on a cycle, undefined or twice defined value."""
     shells: list[Node] = []
     defined = set(space.types)
-    for i, proto in enumerate(nodes):
+    for proto in nodes:
         label = proto.name or next(iter(proto.output), "")
         for value in filter(None, proto.output):
             if value in defined:
@@ -246,12 +253,9 @@ def _ordered(nodes: Sequence[onnx.NodeProto], space: Workspace) -> list[onnx.Nod
                     f"value {value!r} is defined twice, the second time by node {label!r}"
                 )
             defined.add(value)
-        outputs = (*proto.output, f"\0{i}")
-        shells.append(
-            Node(proto.op_type, tuple(proto.input), outputs, name=label, captures=captures(proto))
-        )
-    order = topological(shells, space.types)
-    return [nodes[int(shell.outputs[-1][1:])] for shell in order]
+        shells.append(shell_of(proto, label))
+    place = {id(shell): i for i, shell in enumerate(shells)}
+    return [nodes[place[id(shell)]] for shell in topological(shells, space.types)]
 
 
 def _assemble(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import onnx
 from onnx import numpy_helper
+from onnx.checker import ValidationError
 from onnx.defs import OpSchema, SchemaError, get_schema
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
@@ -66,6 +67,8 @@ class Inference:
         }
         try:
             found = self._outputs(schema, self._with_captured(node, types), inputs, data)
+        except ValidationError as error:
+            return self._typed(node, {}), _first_line(error)
         except InferenceError as error:
             known = all(v in self.exact or types[v].dtype is not DType.OTHER for v in inputs)
             return self._typed(node, {}), _first_line(error) if known else ""
@@ -139,8 +142,8 @@ def _branch_types(node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
 
 
 def _first_line(error: Exception) -> str:
-    text = str(error)
-    return text.rsplit("] ", 1)[-1].splitlines()[0] if text else "inference failed"
+    lines = str(error).rsplit("] ", 1)[-1].splitlines()
+    return lines[0] if lines else "inference failed"
 
 
 def arity_complaint(node: onnx.NodeProto, schema: OpSchema) -> str:

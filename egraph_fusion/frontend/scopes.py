@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import onnx
 
 from egraph_fusion.errors import ModelError
+from egraph_fusion.ir.graph import Node
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -41,6 +42,17 @@ def _free(graph: onnx.GraphProto) -> Iterator[str]:
         yield from (v for v in captures(node) if v not in defined)
         defined.update(node.output)
     yield from (o.name for o in graph.output if o.name not in defined)
+
+
+def shell_of(node: onnx.NodeProto, name: str = "") -> Node:
+    """Return a node that only says what is read and made, for sorting."""
+    return Node(
+        node.op_type,
+        tuple(node.input),
+        tuple(node.output),
+        name=name or node.name,
+        captures=captures(node),
+    )
 
 
 def mentioned(node: onnx.NodeProto) -> Iterator[str]:

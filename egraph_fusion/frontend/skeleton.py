@@ -23,6 +23,27 @@ def default_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
+def check_text(model: onnx.ModelProto) -> None:
+    """Raise ModelError if a name is not UTF-8 (protobuf hands such text out as bytes)."""
+    graph = model.graph
+    _check_names([e.domain for e in model.opset_import])
+    _check_names([i.name for i in (*graph.initializer, *graph.input, *graph.output)])
+    for function in model.functions:
+        _check_names([function.domain, function.name, function.overload])
+        _check_names([*function.input, *function.output, *function.attribute])
+    for node in _all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
+        _check_names([node.domain, node.op_type, node.overload, node.name])
+        _check_names([*node.input, *node.output, *(a.name for a in node.attribute)])
+        for inner in subgraphs(node):
+            _check_names([i.name for i in (*inner.initializer, *inner.input, *inner.output)])
+
+
+def _check_names(texts: Collection[str | bytes]) -> None:
+    for text in texts:
+        if isinstance(text, bytes):
+            raise ModelError(f"the name {text!r} is not UTF-8 text")
+
+
 def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
     """Return the opset version of every domain; ModelError if one is stated twice, differently."""
     found: dict[str, int] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,7 +17,7 @@ from egraph_fusion.errors import ModelError
 from egraph_fusion.ir.graph import Array
 
 _TYPED_FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
-_PACKED_BITS = {
+_PACKED_BITS: dict[int, int] = {
     TensorProto.UINT4: 4,
     TensorProto.INT4: 4,
     TensorProto.FLOAT4E2M1: 4,
@@ -42,37 +43,44 @@ def read_tensor(tensor: TensorProto, folder: Path | None) -> Array:
         return _read_external(tensor, where, folder)
     if tensor.data_type == TensorProto.STRING:
         return _read_strings(tensor, where)
-    _check_length(tensor, where)
+    if tensor.HasField("raw_data"):
+        return _read_raw(tensor, where)
+    found = max(len(getattr(tensor, field)) for field in _TYPED_FIELDS)
+    _check_length(tensor, where, _typed_length(tensor), found, "entries")
     array = np.asarray(numpy_helper.to_array(tensor))
     array.flags.writeable = False
     return array
 
 
-def _check_length(tensor: TensorProto, where: str) -> None:
-    count = prod(tensor.dims)
-    if tensor.HasField("raw_data"):
-        expected, found, unit = _byte_size(tensor), len(tensor.raw_data), "bytes"
-    else:
-        expected, unit = _typed_length(tensor, count), "entries"
-        found = max(len(getattr(tensor, field)) for field in _TYPED_FIELDS)
+def _read_raw(tensor: TensorProto, where: str) -> Array:
+    raw = tensor.raw_data
+    _check_length(tensor, where, _byte_size(tensor), len(raw), "bytes")
+    if tensor.data_type in _PACKED_BITS or sys.byteorder != "little":
+        return np.asarray(numpy_helper.to_array(tensor))
+    return np.frombuffer(raw, _dtype(tensor)).reshape(tuple(tensor.dims))
+
+
+def _check_length(tensor: TensorProto, where: str, expected: int, found: int, unit: str) -> None:
     if expected != found:
         shape = list(tensor.dims)
         raise ModelError(f"{where} of shape {shape} needs {expected} {unit}, but holds {found}")
 
 
-def _typed_length(tensor: TensorProto, count: int) -> int:
+def _packed_size(tensor: TensorProto) -> int | None:
     bits = _PACKED_BITS.get(tensor.data_type)
-    if bits:
-        return -(-count * bits // 8)
+    return None if bits is None else -(-prod(tensor.dims) * bits // 8)
+
+
+def _typed_length(tensor: TensorProto) -> int:
+    packed, count = _packed_size(tensor), prod(tensor.dims)
+    if packed is not None:
+        return packed
     return 2 * count if tensor.data_type in _PER_COMPLEX else count
 
 
 def _byte_size(tensor: TensorProto) -> int:
-    count = prod(tensor.dims)
-    bits = _PACKED_BITS.get(tensor.data_type)
-    if bits:
-        return -(-count * bits // 8)
-    return count * _dtype(tensor).itemsize
+    packed = _packed_size(tensor)
+    return prod(tensor.dims) * _dtype(tensor).itemsize if packed is None else packed
 
 
 def _dtype(tensor: TensorProto) -> np.dtype[Any]:
