@@ -147,6 +147,11 @@ def target_flags(march: str | None) -> tuple[str, ...]:
     return (f"{name}={march or 'native'}",)
 
 
+def baseline_march() -> str:
+    """Return the `march` of every 64-bit machine of this family (no AVX, no fused multiply-add)."""
+    return "armv8-a" if platform.machine() in ("arm64", "aarch64") else "x86-64"
+
+
 @cache
 def cpu_features() -> str:
     """Return what this machine's CPU calls itself and can do, as far as the system says."""

@@ -46,7 +46,7 @@ from egraph_fusion.ir.tensors import DType
 
 REDUCTIONS = ("add", "mul", "min", "max")
 _WORDS = (
-    "kernel in out const scratch parallel vector unroll let var alloc pointers point call "
+    "for parallel vector unroll let var alloc pointers point call "
     "cast select pointer table zeros inf nan"
 )
 RESERVED = frozenset([*_WORDS.split(), *keyword.kwlist, *SCALARS, *(d.value for d in DType)])

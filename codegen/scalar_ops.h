@@ -107,8 +107,8 @@ EF_UNSIGNED(uint64_t, u64, 64)
     EF_FN T ef_fma_##s(T a, T b, T c) { return FUSED(a, b, c); } \
     EF_FN T ef_limit_max_##s(T c, T x) { return c > x ? c : x; } \
     EF_FN T ef_limit_min_##s(T c, T x) { return c < x ? c : x; } \
-    EF_FN T ef_max_##s(T a, T b) { return (a > b) | (a != a) ? a : b; } \
-    EF_FN T ef_min_##s(T a, T b) { return (a < b) | (a != a) ? a : b; } \
+    EF_FN T ef_max_##s(T a, T b) { return ((a > b) | (a != a)) ? a : b; } \
+    EF_FN T ef_min_##s(T a, T b) { return ((a < b) | (a != a)) ? a : b; } \
     EF_FN T ef_neg_##s(T x) { return -x; } \
     EF_FN T ef_abs_##s(T x) { return F(fabs)(x); } \
     EF_FN T ef_sign_##s(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x; } \
@@ -121,7 +121,6 @@ EF_UNSIGNED(uint64_t, u64, 64)
     EF_FN T ef_reciprocal_##s(T x) { return (T)1 / x; } \
     EF_FN T ef_pow_##s(T x, T y) { return F(pow)(x, y); } \
     EF_FN T ef_fmod_##s(T x, T y) { return F(fmod)(x, y); } \
-    EF_FN T ef_floordiv_##s(T x, T y) { return F(floor)(x / y); } \
     EF_FN T ef_floormod_##s(T x, T y) { \
         T r = F(fmod)(x, y); \
         return (r < 0) != (y < 0) && r != 0 ? r + y : r; } \

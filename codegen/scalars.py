@@ -58,7 +58,8 @@ SCALARS: dict[str, Scalar] = {
     for s in (
         *_operators("add=+ sub=- mul=*", Class.NUMERIC),
         *_operators("div=/", Class.NUMERIC, infix_for=Class.FLOAT),
-        *_functions("pow fmod min max floordiv floormod", 2, Class.NUMERIC),
+        *_functions("pow fmod min max floormod", 2, Class.NUMERIC),
+        *_functions("floordiv", 2, Class.INT),
         *_functions("fma", 3, Class.FLOAT),
         *_functions("neg abs sign", 1, Class.NUMERIC),
         *_functions("floor ceil round trunc sqrt rsqrt reciprocal", 1, Class.FLOAT),

@@ -20,9 +20,9 @@ EF_FN float ef_exp_f32(float x) {
     p = EF_FMA32(p, r, 0.49999994f);
     p = EF_FMA32(p * r, r, r) + 1.0f;
     int32_t k = (int32_t)(EF_BITS(shifted) - 0x4b400000u);
-    int32_t half = k >> 1;
-    float first = EF_FLOAT((uint32_t)(half + 127) << 23);
-    float second = EF_FLOAT((uint32_t)(k - half + 127) << 23);
+    int32_t near = k >> 1;
+    float first = EF_FLOAT((uint32_t)(near + 127) << 23);
+    float second = EF_FLOAT((uint32_t)(k - near + 127) << 23);
     return p * first * second;
 }
 
