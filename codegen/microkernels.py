@@ -131,7 +131,8 @@ def dwconv_source(taps: int, pixels: int, linkage: str = "static") -> str:
 
     `void dwconv_TxP(const float *const *rows, const float *w, int64_t ldw, int64_t channels,
     float *out, int64_t ldo)` computes, for q < pixels and ch < channels,
-    `out[q*ldo + ch] = sum over t < taps of rows[q*taps + t][ch] * w[t*ldw + ch]`.
+    `out[q*ldo + ch] = sum over t < taps of rows[q*taps + t][ch] * w[t*ldw + ch]`. With ldw = 0 all
+    taps share their weights, as in average pooling.
     """
     _expect_positive(taps=taps, pixels=pixels)
     weights = ", ".join(f"w{t} = EF_LOAD(w + {t} * ldw + ch)" for t in range(taps))
