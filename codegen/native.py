@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -18,7 +17,7 @@ UNIT_KERNELS = 6
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where a kernel's buffer lies: `space` "arena", "constant" (byte offset) or "slot" (number)."""
+    """Where a buffer lies: `space` "arena" or "constant" at a byte offset, or "slot" number."""
 
     space: str
     offset: int

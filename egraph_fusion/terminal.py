@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -118,6 +119,15 @@ def plan_table(plan: Plan) -> RenderableType:
     )
     columns = ("block", "mapping type", "nodes", "operators")
     return Group(table(f"plan ({plan.planner})", columns, rows), totals)
+
+
+def plan_summary(plan: Plan) -> RenderableType:
+    """Return how often each kind of block occurs, most frequent first, and the totals."""
+    counts = Counter((b.mapping_type.value, b.label()) for b in plan.blocks)
+    rows = [(n, kind, label) for (kind, label), n in counts.most_common()]
+    totals = f"{len(plan.graph.nodes)} operators in {len(plan.blocks)} blocks"
+    columns = ("blocks", "mapping type", "operators")
+    return Group(table("fusion plan", columns, rows), totals)
 
 
 def program_data(session: Session) -> dict[str, Any]:

@@ -22,11 +22,8 @@ def examine() -> dict[str, Any]:
     checks = [
         _check("Python", platform.python_version),
         _check("operating system", _system),
-        *(
-            _check(p, lambda p=p: version(p))
-            for p in ("egglog", "onnx", "numpy", "cffi", "highspy")
-        ),
-        _check("C compiler", build.describe_compiler),
+        *(_check(name, partial(version, name)) for name in _NEEDED),
+        _check("C compiler", _compiler),
         _check("cache folder", _cache),
         _check("cores", lambda: str(os.cpu_count())),
         _check("OpenCL", _opencl, needed=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ def convert(
 ) -> dict[str, Any]:
     """Optimise the ONNX file `model` into `output` and return the report as a dict.
 
-    With `check`, both run on three seeded inputs; a difference beyond `tolerance` (a fraction of the
-    output's spread) raises CheckError and nothing is written.  `options` go to `optimize`.
+    With `check`, both run on three seeded inputs; a difference beyond `tolerance` (a fraction of
+    the output's spread) raises CheckError and nothing is written.  `options` go to `optimize`.
     """
     _expect_folder(output)
     before = _loaded(model, shapes)
@@ -142,7 +143,11 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
     try:
-        np.savez(temporary, **dict(arrays))
+        with zipfile.ZipFile(temporary, "w") as file:
+            for name, array in arrays.items():
+                # np.savez would take an output called "file" for its own argument.
+                with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """The `.efz` file: compiled programs with their weights, laid out so that weights can be mapped.
 
-A `.efz` file is executable code: load only files from sources you trust.  Layout: magic, length and
-SHA-256 of the header, the header (JSON), then sections at 64-byte boundaries.  Sections are addressed
-by offset alone, so nothing in the file names a path.
+A `.efz` file is executable code: load only files from sources you trust.  Layout: magic, length
+and SHA-256 of the header, the header (JSON), then sections at aligned offsets.  Sections are
+addressed by offset alone, so nothing in the file names a path.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from egraph_fusion.codegen.memory import ALIGNMENT
 from egraph_fusion.errors import CompileError
 from egraph_fusion.runtime import program_json
 from egraph_fusion.runtime.program import Port, Program
 
 MAGIC = b"EFZ\x00\x01\n"
-ALIGNMENT = 64
 MAX_HEADER = 1 << 28
 
 Ports = tuple[tuple[Port, ...], tuple[Port, ...]]

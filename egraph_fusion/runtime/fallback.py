@@ -38,7 +38,7 @@ def one_node_model(graph: Graph, n: Node) -> bytes:
     imports = list(header.opset_import) or [helper.make_opsetid("", graph.opset)]
     model = helper.make_model(body, opset_imports=imports, functions=list(header.functions))
     model.ir_version = header.ir_version or model.ir_version
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def reads(n: Node) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def reads(n: Node) -> tuple[str, ...]:
 
 def _proto(n: Node) -> onnx.NodeProto:
     """Return the ONNX form of `n`; an opaque node's operands stand where ONNX has them."""
-    proto = onnx.NodeProto.FromString(n.payload)
+    proto: onnx.NodeProto = onnx.NodeProto.FromString(n.payload)
     if n.opaque:
         del proto.input[:], proto.output[:]
         proto.input.extend(n.inputs)

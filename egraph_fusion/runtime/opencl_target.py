@@ -65,7 +65,7 @@ def _known(size: Expr) -> int:
 
 
 def driver() -> Any:
-    """Return the module pyopencl; CompileError says what to install if it or a device is missing."""
+    """Return the module pyopencl; CompileError says what to install if it is missing."""
     try:
         import pyopencl
     except ImportError as error:
