@@ -32,9 +32,11 @@ from egraph_fusion.codegen.loops import (
     constant,
 )
 from egraph_fusion.codegen.lower_elements import Elements, Index
+from egraph_fusion.codegen.lower_meaning import terms_of
 from egraph_fusion.codegen.lower_nests import Target, filled
 from egraph_fusion.codegen.lower_space import Space
-from egraph_fusion.codegen.lower_terms import Window, guarded, terms_of
+from egraph_fusion.codegen.lower_terms import guarded
+from egraph_fusion.codegen.lower_windows import Window
 from egraph_fusion.codegen.microkernels import pack_panels
 from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.ir.graph import Array, Node
@@ -63,7 +65,7 @@ def contract(
     arguments: Arguments,
     target: TargetInfo,
 ) -> tuple[Stmt, ...]:
-    """Return the nests of a float32 contraction; LoweringError says why a micro-kernel can't run it."""
+    """Return the nests of a float32 contraction; LoweringError if no micro-kernel can run it."""
     fragment = elements.fragment
     terms = terms_of(fragment, n)
     if is_depthwise(fragment, n):
@@ -169,8 +171,18 @@ def _padded_copy(
         return Load(buffer, linearize([m[0], *where, Const(0)], shape), DType.FLOAT32)
 
     if merged:
-        form = replace(form, taps=form.taps[:-1], depth=form.taps[-1] * form.depth)
+        form = _merged_line(form)
     return filled(shape, buffer, value), replace(form, guard=lambda _m, _t: ()), row
+
+
+def _merged_line(form: Form) -> Form:
+    """Return the form in which the taps of a line and the channels are one depth."""
+    channels = form.depth
+
+    def right(elements: Elements, b: Index, t: Index, k: Expr, j: Expr) -> Expr:
+        return form.right(elements, b, (*t, k // channels), k % channels, j)
+
+    return replace(form, taps=form.taps[:-1], depth=form.taps[-1] * channels, right=right)
 
 
 def _right(
@@ -194,7 +206,7 @@ def _right(
         b, p, *inner = space.index
         column = p * nr + inner[-1]
         known = elements.within(space.simplify)
-        index = split_index(b, form.batch, space.ranges)
+        index = split_index(b, form.batch, dict(space.ranges))
         element = form.right(known, index, tuple(inner[:taps]), inner[taps], column)
         if form.columns % nr == 0:
             return element
@@ -207,7 +219,8 @@ def _packed(n: Node, form: Form, nr: int, size: int, arguments: Arguments) -> st
     def pack(array: Array) -> Array:
         return np.stack([pack_panels(matrix, nr) for matrix in form.matrix(array)])
 
-    how = f"{n.op}{n.attrs.get('transB', 0)}:{form.batch}:panels{nr}"
+    turned = n.op == "Gemm" and bool(n.attrs.get("transB", 0))
+    how = f"{n.op}{int(turned)}:{form.batch}:panels{nr}"
     return arguments.constant(form.right_value, how, size, pack)
 
 

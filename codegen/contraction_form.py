@@ -11,7 +11,7 @@ import numpy as np
 from egraph_fusion.codegen.expand import Fragment, LoweringError
 from egraph_fusion.codegen.loops import Const, Expr
 from egraph_fusion.codegen.lower_elements import Elements, Index
-from egraph_fusion.codegen.lower_terms import Window, window_of
+from egraph_fusion.codegen.lower_windows import Window, window_of
 from egraph_fusion.ir.graph import Array, Node
 from egraph_fusion.ir.tensors import DType
 
@@ -25,10 +25,10 @@ Result = Callable[[Index, Index, Expr], Index]
 class Form:
     """C[b, m, n] = sum over taps t and depth k of A[b, m, t, k] * B[b, t, k, n].
 
-    `batch`, `rows` and `taps` are shapes; `left(elements, b, m, t, k)` and `right(elements, b, t, k,
-    n)` give operand elements, `guard(m, t)` says where A is not zero, `result(b, m, n)` is the index
-    in the operator's result. `matrix` turns the right operand, if it is constant, into
-    [batch, taps * depth, columns]. `window` is there for convolutions.
+    `batch`, `rows` and `taps` are shapes; `left(elements, b, m, t, k)` and
+    `right(elements, b, t, k, n)` give operand elements, `guard(m, t)` says where A is not zero,
+    `result(b, m, n)` is the index in the operator's result. `matrix` turns the right operand, if it
+    is constant, into [batch, taps * depth, columns]. `window` is there for convolutions.
     """
 
     batch: tuple[int, ...]

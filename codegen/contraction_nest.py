@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from egraph_fusion.codegen.contraction_form import Form
-from egraph_fusion.codegen.index import delinearize, simplify
+from egraph_fusion.codegen.index import Ranges, delinearize, simplify
 from egraph_fusion.codegen.loops import (
     Alloc,
     Call,
@@ -171,8 +171,9 @@ class ContractionNest:
             lets.append(Let(f"m{d}", part))
             named.append(Var(f"m{d}"))
         space = grouped_space(self.form.taps, _dims(self.form.taps), "k")
-        known = {f"m{d}": (0, size - 1) for d, size in enumerate(self.form.rows)}
-        known |= {"m": (0, self.m - 1), "b": (0, prod(self.form.batch) - 1), **space.ranges}
+        sizes = {f"m{d}": size for d, size in enumerate(self.form.rows)}
+        sizes |= {"m": self.m, "b": prod(self.form.batch)}
+        known = {**{v: (0, size - 1) for v, size in sizes.items()}, **space.ranges}
         conditions = [simplify(c, known) for c in self.form.guard(tuple(named), space.index)]
         conditions = [c for c in conditions if not (isinstance(c, Const) and c.value)]
         load = self.operands.row(self._batch_index(), tuple(named), space.index)
@@ -285,9 +286,7 @@ def _flat(space: Space, shape: Sequence[int]) -> Expr:
     return simplify(total)
 
 
-def split_index(
-    flat: Expr, shape: Sequence[int], ranges: dict[str, tuple[int, int]] | None = None
-) -> Index:
+def split_index(flat: Expr, shape: Sequence[int], ranges: Ranges | None = None) -> Index:
     """Return the index in `shape` of a flat row-major position; zeros where the extent is 1."""
     if prod(shape) == 1:
         return (Const(0),) * len(shape)

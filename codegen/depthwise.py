@@ -31,7 +31,8 @@ from egraph_fusion.codegen.lower_elements import Elements
 from egraph_fusion.codegen.lower_nests import Target, serial
 from egraph_fusion.codegen.lower_reduce import finish_into
 from egraph_fusion.codegen.lower_space import Space, grouped_space
-from egraph_fusion.codegen.lower_terms import Terms, Window, conjunction, window_of
+from egraph_fusion.codegen.lower_terms import Terms, conjunction
+from egraph_fusion.codegen.lower_windows import Window, window_of
 from egraph_fusion.ir.graph import Array, Node
 from egraph_fusion.ir.tensors import DType
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from egraph_fusion.errors import CompileError
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue, Constant, Graph, Node, frozen_attrs
 from egraph_fusion.ir.ops.operator import OPERATORS, Operator, declared, normalized
@@ -55,6 +57,9 @@ class Fragment:
         return found
 
 
+_OF_SHAPES = frozenset({"Shape", "Size"})
+
+
 @dataclass
 class _Expansion:
     """A builder that appends primitive nodes; values of a composite's body get fresh names."""
@@ -87,6 +92,9 @@ class _Expansion:
 
     def add(self, n: Node) -> None:
         """Append `n`, or the body of what it computes."""
+        if n.op in _OF_SHAPES:
+            self._known(n)
+            return
         operator = declared(n)
         body = None if operator is None else operator.body
         if body is None:
@@ -96,6 +104,15 @@ class _Expansion:
         for own, value in zip(n.outputs, results, strict=False):
             if own:
                 self._alias(own, value)
+
+    def _known(self, n: Node) -> None:
+        """Make the result of Shape or Size a constant."""
+        operand = self.types[n.inputs[0]]
+        if operand.static_shape is None:
+            raise LoweringError(f"{n.label()}: the shape of {n.inputs[0]!r} is not static")
+        empty = np.broadcast_to(np.zeros((), np.bool_), operand.static_shape)
+        result = OPERATORS[n.op].evaluate([empty], n.attrs)[0]
+        self.constants[n.outputs[0]] = Constant.of(np.asarray(result))
 
     def _alias(self, own: str, value: str) -> None:
         attrs: Attrs = frozen_attrs({})

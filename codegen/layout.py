@@ -76,8 +76,22 @@ def inverse(order: Sequence[int]) -> tuple[int, ...]:
 _CONTRACTIONS = frozenset({"MatMul", "Gemm", "Conv", "Einsum"})
 
 _SPATIAL = frozenset(
-    "Conv ConvTranspose MaxPool AveragePool LpPool GlobalAveragePool GlobalMaxPool GlobalLpPool "
-    "BatchNormalization InstanceNormalization Resize DepthToSpace SpaceToDepth LRN".split()
+    {
+        "Conv",
+        "ConvTranspose",
+        "MaxPool",
+        "AveragePool",
+        "LpPool",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "GlobalLpPool",
+        "BatchNormalization",
+        "InstanceNormalization",
+        "Resize",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "LRN",
+    }
 )
 """Operators on `[N, C, spatial...]`; a value around one lies channels last."""
 
@@ -86,7 +100,8 @@ def choose_layouts(graph: Graph, blocks: Sequence[Blocklike]) -> Mapping[str, La
     """Return the layout of each value that some block reads or writes and that is no constant.
 
     Images (rank 4 and 5) around convolutions and pooling lie channels last: from there the choice
-    spreads along operators that keep the shape's rank. Graph inputs and outputs lie as ONNX has them.
+    spreads along operators that keep the shape's rank. Graph inputs and outputs lie as in
+    ONNX.
     """
     kept = {*graph.inputs, *graph.outputs}
     images = _images(graph)

@@ -88,7 +88,7 @@ class _Arguments:
         return name
 
     def constant(self, value: str, form: str, size: int, pack: Callable[[Array], Array]) -> str:
-        """Add a constant in packed form and return its name; equal forms of a value are one buffer."""
+        """Add a constant in packed form and return its name; equal forms are one buffer."""
         held = self.fragment.constants[value]
         packed = PackedConstant(f"{held.id}:{form}", held.array, pack)
         for name, known in self.arguments.items():

@@ -202,15 +202,17 @@ class Elements:
             if isinstance(when, Const) and not when.value:
                 continue
             element = self._piece(n, piece, dtype)
-            certain = when is None or isinstance(when, Const) or chosen is None
-            chosen = element if certain else Select(when, element, chosen)
+            if when is None or isinstance(when, Const) or chosen is None:
+                chosen = element
+            else:
+                chosen = Select(when, element, chosen)
         if chosen is None:
             raise LoweringError(f"{n.label()}: no piece gives the element")
         return chosen
 
     def _piece(self, n: Node, piece: Piece, dtype: DType) -> Expr:
         if piece.operand is None:
-            return constant(0, dtype)
+            return constant(piece.value, dtype)
         return self.at(n.inputs[piece.operand], tuple(as_index(i) for i in piece.index))
 
 

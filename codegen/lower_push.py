@@ -21,7 +21,7 @@ def depends(fragment: Fragment, target: str, on: str) -> bool:
 
 
 def reached(fragment: Fragment, target: str, stored: frozenset[str] = frozenset()) -> set[str]:
-    """Return every value that `target` is computed from, itself included; `stored` ones end paths."""
+    """Return every value that `target` is computed from and itself; `stored` ones end paths."""
     found: set[str] = set()
     work = [target]
     while work:

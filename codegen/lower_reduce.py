@@ -125,7 +125,7 @@ def _natural(elements: Elements, terms: Terms, targets: Sequence[Target]) -> Lay
 
 
 def _reduced_space(elements: Elements, terms: Terms, shape: Sequence[int], layout: Layout) -> Space:
-    """Return the reduced loops, merged where that costs no division, in the operand's memory order."""
+    """Return the reduced loops in the operand's memory order, merged where that is free."""
     space = plain_space(shape, layout)
     order = _memory_order(elements, terms, space)
 

@@ -12,19 +12,24 @@ from egraph_fusion.codegen.layout import Layout
 from egraph_fusion.codegen.loops import Alloc, Const, Expr, Let, Load, LoopKind, Stmt, Store, Var
 from egraph_fusion.codegen.lower_elements import Elements, Index, Source, is_reduction, offset
 from egraph_fusion.codegen.lower_lets import hoisted, shared
+from egraph_fusion.codegen.lower_meaning import terms_of
 from egraph_fusion.codegen.lower_nests import Target, parallel, serial, stores_at
 from egraph_fusion.codegen.lower_push import exactly, pushed, reached
 from egraph_fusion.codegen.lower_reduce import reduce_to
 from egraph_fusion.codegen.lower_space import Space, largest, plain_space
-from egraph_fusion.codegen.lower_terms import Terms, ints, loads, terms_of
+from egraph_fusion.codegen.lower_terms import Terms, ints, loads
 from egraph_fusion.ir.graph import Node
 
 LARGEST_ROW = 32_768
 """Elements of one row that are kept in a thread's scratch."""
 
 _EXPENSIVE = frozenset(
-    "exp log log1p expm1 pow sin cos tan erf tanh sigmoid softplus div sqrt reciprocal".split()
+    {
+        *("Exp", "Log", "Pow", "Sin", "Cos", "Tan", "Erf", "Tanh", "Sigmoid", "Softplus", "Div"),
+        *("Sqrt", "Reciprocal", "Gelu", "Mish", "Swish", "Elu", "Selu", "Celu"),
+    }
 )
+"""Operators worth a store and a load instead of doing them again."""
 
 
 @dataclass
@@ -179,7 +184,7 @@ def _worth_keeping(
     shape: tuple[int, ...],
     row: tuple[int, ...],
 ) -> dict[str, list[str]]:
-    """Return, per reduction, the expensive values of the full shape that later stages read again."""
+    """Return, per reduction, the expensive full-shape values that later stages read again."""
     if prod(row) > LARGEST_ROW:
         return {}
     stages = [(n.outputs[0], reached(fragment, n.inputs[0])) for n in heavy]
@@ -208,11 +213,7 @@ def _needed_again(fragment: Fragment, value: str, result: str, later: Sequence[s
 
 
 def _is_expensive(fragment: Fragment, n: Node) -> bool:
-    operator = fragment.operator(n)
-    if operator.scalar is None:
-        return False
-    name = n.op.lower()
-    return name in _EXPENSIVE or name in ("gelu", "mish", "swish", "elu", "selu", "celu")
+    return fragment.operator(n).scalar is not None and n.op in _EXPENSIVE
 
 
 def _finish(state: _Rows, targets: Sequence[Target]) -> None:

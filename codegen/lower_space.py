@@ -90,7 +90,7 @@ def merged_space(
     `measure` counts the divisions and remainders of a body over a space. Neighbours in memory
     merge, from the innermost outwards, while the count does not rise.
     """
-    groups = [(d,) for d in layout.order if shape[d] != 1]
+    groups: list[tuple[int, ...]] = [(d,) for d in layout.order if shape[d] != 1]
     if len(groups) < 2:
         return grouped_space(shape, groups, prefix)
     best = measure(grouped_space(shape, groups, prefix))
@@ -111,7 +111,7 @@ def divisions(exprs: Sequence[Expr]) -> int:
 
 
 def split_point(space: Space, exprs: Sequence[Expr]) -> tuple[str, int] | None:
-    """Return a variable and a value at which a condition of some Select changes, if there is one."""
+    """Return a variable and a value at which a condition of some Select changes, if any."""
     for expr in exprs:
         for e in subexpressions(expr):
             if isinstance(e, Select):

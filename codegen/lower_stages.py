@@ -1,4 +1,4 @@
-"""Any block as stages: one nest per operator that is not pointwise, then what is left of the outputs."""
+"""Any block as stages: a nest per operator that is not pointwise, then the outputs left."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from egraph_fusion.codegen.lower_elements import (
     is_pointwise,
     is_reduction,
 )
+from egraph_fusion.codegen.lower_meaning import terms_of
 from egraph_fusion.codegen.lower_nests import Target, pointwise
 from egraph_fusion.codegen.lower_push import reached
 from egraph_fusion.codegen.lower_reduce import reduce_nest
 from egraph_fusion.codegen.lower_rows import rows
 from egraph_fusion.codegen.lower_search import SEARCHES, search_nest
-from egraph_fusion.codegen.lower_terms import terms_of
 from egraph_fusion.ir.graph import Node
 from egraph_fusion.ir.tensors import DType
 

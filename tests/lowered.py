@@ -118,9 +118,17 @@ def reference(graph: Graph, values: Values) -> dict[str, NDArray[Any]]:
 
 
 def worst(got: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Return the largest error relative to the largest expected magnitude (1 at least)."""
+    """Return the largest error relative to the largest expected magnitude (1 at least).
+
+    Expected values are rounded to the dtype of what was got: beyond its range they are infinite.
+    """
     assert got.shape == expected.shape
-    a, b = (np.asarray(v, np.float64) for v in (got, expected))
+    with np.errstate(all="ignore"):
+        a, b = (np.asarray(v).astype(got.dtype).astype(np.float64) for v in (got, expected))
+        return _distance(a, b)
+
+
+def _distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     if same.all():
         return 0.0

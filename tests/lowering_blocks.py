@@ -40,6 +40,11 @@ def weights(*shape: int) -> NDArray[np.float32]:
     return rng.standard_normal(shape).astype(np.float32)
 
 
+def number(g: GraphBuilder, value: float) -> str:
+    """Add a constant of rank 0."""
+    return g.const(np.asarray(value, np.float32))
+
+
 def heads(g: GraphBuilder, x: str, perm: tuple[int, ...], size: tuple[int, ...]) -> str:
     """Split the last axis into heads and permute."""
     return g.op("Transpose", g.op("Reshape", x, shape=size), perm=perm)
@@ -49,7 +54,7 @@ def heads(g: GraphBuilder, x: str, perm: tuple[int, ...], size: tuple[int, ...])
 def broadcast_chain(g: GraphBuilder) -> list[str]:
     """Pointwise operators with a broadcast operand and a constant."""
     y = g.op("Gelu", g.op("Add", given(g, "a", 4, 6, 32), given(g, "b", 32)))
-    return [g.op("Mul", y, g.const(np.float32(0.5)))]
+    return [g.op("Mul", y, number(g, 0.5))]
 
 
 @block
@@ -138,7 +143,7 @@ def softmax(g: GraphBuilder) -> list[str]:
 @block
 def masked_softmax(g: GraphBuilder) -> list[str]:
     """Softmax after scaling and an additive mask."""
-    y = g.op("Div", given(g, "a", 2, 3, 6, 20), g.const(np.float32(8)))
+    y = g.op("Div", given(g, "a", 2, 3, 6, 20), number(g, 8))
     return [g.op("Softmax", g.op("Add", y, given(g, "mask", 2, 1, 1, 20)), axis=-1)]
 
 
@@ -161,9 +166,9 @@ def written_layer_norm(g: GraphBuilder) -> list[str]:
     """Layer norm spelt with ReduceMean, Pow and Sqrt, as older exporters do."""
     x = given(g, "a", 2, 5, 33)
     centred = g.op("Sub", x, g.op("ReduceMean", x, axes=(2,), keepdims=1))
-    square = g.op("Pow", centred, g.const(np.float32(2)))
+    square = g.op("Pow", centred, number(g, 2))
     spread = g.op("ReduceMean", square, axes=(2,), keepdims=1)
-    root = g.op("Sqrt", g.op("Add", spread, g.const(np.float32(1e-5))))
+    root = g.op("Sqrt", g.op("Add", spread, number(g, 1e-5)))
     return [g.op("Mul", g.op("Div", centred, root), g.const(weights(33)))]
 
 
@@ -199,8 +204,11 @@ def global_pool(g: GraphBuilder) -> list[str]:
 def pools(g: GraphBuilder) -> list[str]:
     """Overlapping, padded windows."""
     a = given(g, "a", 1, 12, 9, 9)
-    window = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}
-    return [g.op("MaxPool", a, **window), g.op("Relu", g.op("AveragePool", a, **window))]
+    pooled = [
+        g.op(name, a, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+        for name in ("MaxPool", "AveragePool")
+    ]
+    return [pooled[0], g.op("Relu", pooled[1])]
 
 
 @block
@@ -246,7 +254,7 @@ def scores(g: GraphBuilder) -> list[str]:
         heads(g, q, (0, 2, 1, 3), (2, 5, 2, 8)),
         heads(g, k, (0, 2, 3, 1), (2, 5, 2, 8)),
     )
-    y = g.op("Div", y, g.const(np.float32(2.83)))
+    y = g.op("Div", y, number(g, 2.83))
     return [g.op("Add", y, given(g, "mask", 2, 1, 1, 5))]
 
 
@@ -377,7 +385,7 @@ def depthwise_pointwise(g: GraphBuilder) -> list[str]:
         pads=(1, 1, 1, 1),
         group=12,
     )
-    y = g.op("Clip", y, g.const(np.float32(0)), g.const(np.float32(6)))
+    y = g.op("Clip", y, number(g, 0), number(g, 6))
     return [g.op("Conv", y, g.const(weights(20, 12, 1, 1)))]
 
 

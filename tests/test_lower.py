@@ -1,8 +1,8 @@
 """Lowered blocks of every kind, compiled together and compared with float64."""
 
 import pytest
-from lowered import Lowered, draw, lowered, program_of, reference, worst
 from kernel_runner import CProgram
+from lowered import Lowered, draw, lowered, program_of, reference, worst
 from lowering_blocks import BLOCKS, graph_of
 
 
