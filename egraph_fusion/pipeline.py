@@ -19,7 +19,7 @@ from egraph_fusion.fusion.dnnfusion import estimated_profit, plan_dnnfusion
 from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.fusion.plan import Plan
 from egraph_fusion.ir.graph import Graph, Node
-from egraph_fusion.optimize import optimize
+from egraph_fusion.optimizer import optimize
 from egraph_fusion.runtime.assemble import Assembly, assemble, ports, refusal
 from egraph_fusion.runtime.container import read
 from egraph_fusion.runtime.program import Program

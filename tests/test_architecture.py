@@ -24,7 +24,7 @@ LAYERS = (
     ("frontend", "egraph.snapshot", "example_models"),
     ("rulesets", "extract", "fusion"),
     ("egraph", "codegen"),
-    ("runtime", "optimize"),
+    ("runtime", "optimizer"),
     ("pipeline",),
     ("convert", "runtime.backend"),
     ("terminal",),
