@@ -23,12 +23,11 @@ def extract_auto(eg: Snapshot, time_limit: float = 60.0) -> Choice:
     """
     start = time.monotonic()
     deadline = start + time_limit
+    nodes, reason = greedy_nodes(eg, deadline)
     reduced = reduce(eg)
+    bound = reduced.least_cost
     if reduced.n_options <= EXACT_NODES:
-        nodes, _, bound, reason = solve_exactly(eg, reduced, deadline)
-    else:
-        nodes, reason = greedy_nodes(eg, deadline)
-        bound = reduced.least_cost
+        nodes, _, bound, reason = solve_exactly(eg, reduced, (nodes, reason), deadline)
     seconds = time.monotonic() - start
     return make_choice(
         eg, nodes, extractor="auto", seconds=seconds, bound=bound, stop_reason=reason

@@ -39,7 +39,9 @@ def extract_exact(eg: Snapshot, time_limit: float = 60.0) -> Choice:
     OptimizeError if a root has no finite term.
     """
     start = time.monotonic()
-    best = solve_exactly(eg, reduce(eg), start + time_limit)
+    deadline = start + time_limit
+    known = greedy_nodes(eg, deadline)
+    best = solve_exactly(eg, reduce(eg), known, deadline)
     return make_choice(
         eg,
         best.nodes,
@@ -50,9 +52,14 @@ def extract_exact(eg: Snapshot, time_limit: float = 60.0) -> Choice:
     )
 
 
-def solve_exactly(eg: Snapshot, reduced: Reduced, deadline: float) -> Best:
-    """Return the best choice found until `deadline` (monotonic seconds) and its bound."""
-    nodes, reason = greedy_nodes(eg, deadline)
+def solve_exactly(
+    eg: Snapshot, reduced: Reduced, known: tuple[dict[int, int], str], deadline: float
+) -> Best:
+    """Return the best choice found until `deadline` (monotonic seconds) and its bound.
+
+    `known` is a choice to beat and why the search for it stopped.
+    """
+    nodes, reason = known
     cost = dag_cost(eg, nodes, reachable(eg, nodes))
     encoded = encode(reduced)
     if encoded.program.constant == cost:

@@ -11,7 +11,7 @@ import numpy as np
 from egraph_fusion.extract.milp import Program
 
 if TYPE_CHECKING:
-    import highspy
+    import highspy  # type: ignore[import-untyped]
 
 NODE_LIMIT = 200_000
 """Branch-and-bound nodes that one solve may visit."""

@@ -27,9 +27,9 @@ def always_needed(options: Mapping[int, Iterable[frozenset[int]]]) -> dict[int, 
         eclass = queue.popleft()
         queued.discard(eclass)
         common = -1
-        for needs in listed[eclass]:
-            if all(d in must for d in needs):
-                common &= joined(must, needs)
+        for node in listed[eclass]:
+            if all(d in must for d in node):
+                common &= joined(must, node)
         found = common | 1 << eclass
         if must.get(eclass) == found:
             continue

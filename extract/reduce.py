@@ -221,13 +221,16 @@ def cyclic_pairs(reduced: Reduced) -> Iterator[tuple[list[int], list[int]]]:
     A node implies every class that is in each finite term of what it needs; of both lists
     together at most one node can be chosen.
     """
+    inside: dict[int, int] = {}  # bit set of every component
+    for eclass, number in reduced.component.items():
+        inside[number] = inside.get(number, 0) | 1 << eclass
     implied: dict[int, dict[int, list[int]]] = {}
     for eclass, listed in reduced.options.items():
+        peers = inside[reduced.component[eclass]] & ~(1 << eclass)
         row = implied.setdefault(eclass, {})
-        for o in listed:
-            for d in members(joined(reduced.must, o.needs)):
-                if reduced.component[d] == reduced.component[eclass]:
-                    row.setdefault(d, []).append(o.node)
+        for o in listed if peers else ():
+            for d in members(joined(reduced.must, o.needs) & peers):
+                row.setdefault(d, []).append(o.node)
     for a, row in implied.items():
         for b, nodes in row.items():
             if a < b and a in implied[b]:

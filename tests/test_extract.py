@@ -111,7 +111,11 @@ def test_tree_misses_the_sharing_that_exact_finds() -> None:
     eg = sharing()
     costs = {n: EXTRACTORS[n](eg).dag_cost for n in EXTRACTORS}
     assert costs["tree"] == 10 * BIG + 3
-    assert costs["exact"] == costs["auto"] == costs["greedy-dag"] == 6 * BIG + 3
+    assert costs["exact"] == costs["auto"] == 6 * BIG + 3
+
+
+def test_local_search_flips_two_classes_at_once_to_share() -> None:
+    assert EXTRACTORS["greedy-dag"](sharing()).dag_cost == 6 * BIG + 3
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)
@@ -193,14 +197,16 @@ def test_broken_gym_files_are_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("path", GYM, ids=lambda p: p.stem)
-def test_real_egraphs_get_valid_choices_that_exact_never_loses(path: Path) -> None:
+def test_real_egraphs_get_valid_choices_within_their_bounds(path: Path) -> None:
     eg = from_gym(path)
     greedy, tree = EXTRACTORS["greedy-dag"](eg), EXTRACTORS["tree"](eg)
     exact = EXTRACTORS["exact"](eg, time_limit=3)
     for choice in (tree, greedy, exact):
         choice.check(eg)
     assert exact.bound is not None
-    assert exact.bound <= exact.dag_cost <= greedy.dag_cost <= tree.dag_cost
+    assert exact.bound <= min(greedy.dag_cost, exact.dag_cost)
+    assert max(greedy.dag_cost, exact.dag_cost) <= tree.dag_cost
+    assert exact.gap or exact.dag_cost <= greedy.dag_cost
 
 
 @given(st.integers(1, 10**12), st.integers(0, 2**47), st.integers(0, 2**34))
