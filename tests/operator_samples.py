@@ -28,7 +28,7 @@ class Sample:
     def __str__(self) -> str:
         """Name the sample in test reports."""
         shapes = "x".join("-" if o is None else f"{o.dtype}{list(o.shape)}" for o in self.operands)
-        attrs = ",".join(f"{k}={v}" for k, v in self.attrs.items())
+        attrs = ",".join(f"{k}={v!r}" for k, v in self.attrs.items())
         return f"{self.op}({shapes};{attrs}){self.label}"
 
 

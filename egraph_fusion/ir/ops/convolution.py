@@ -142,7 +142,7 @@ def _transpose_complete(types: Types, attrs: dict[str, AttrValue]) -> dict[str, 
         raise TypeRuleError("ConvTranspose: output_shape and auto_pad need a known rank")
     target: list[Dim] = [d * s for d, s in zip(x[2:], integers(filled, "strides"), strict=True)]
     if wanted is not None:
-        target = [*integers({"output_shape": wanted}, "output_shape")][-rank:]
+        target = list[Dim](integers({"output_shape": wanted}, "output_shape"))[-rank:]
     filled["pads"] = _pads_for(x[2:], w[2:], target, filled, upper=mode == "SAME_UPPER")
     return {**filled, "auto_pad": "NOTSET"}
 
