@@ -173,9 +173,12 @@ class Exporter:
         proto = onnx.NodeProto()
         if node.payload:
             old = onnx.NodeProto.FromString(node.payload)
-            proto.doc_string = old.doc_string
+            if old.doc_string:
+                proto.doc_string = old.doc_string
             proto.metadata_props.extend(old.metadata_props)
-        proto.op_type, proto.name = node.op, node.name
+        proto.op_type = node.op
+        if node.name:
+            proto.name = node.name
         proto.input.extend(form.inputs)
         proto.output.extend(node.outputs)
         proto.attribute.extend(make_attribute(k, v) for k, v in sorted(form.attrs.items()))

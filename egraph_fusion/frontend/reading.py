@@ -22,6 +22,8 @@ from egraph_fusion.ir.ops.operator import Attr, Operator, TypeRuleError, normali
 from egraph_fusion.ir.tensors import DType, TensorType
 
 _NOT_COMPUTED_ON = {DType.OTHER, DType.STRING, DType.COMPLEX64, DType.COMPLEX128}
+# What the registry refuses of these on static shapes is impossible; ONNX's inference lets it pass.
+_TRUSTED = {"Conv", "Reshape", "Split", "Transpose"}
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "int": int,
     "float": (int, float),
@@ -307,13 +309,18 @@ def _follow(space: Workspace, form: Form) -> None:
         space.dims[value] = dims
 
 
+def _all_static(space: Workspace, proto: onnx.NodeProto) -> bool:
+    return all(space.types[v].static_shape is not None for v in proto.input if v)
+
+
 def _opaque(
     space: Workspace, proto: onnx.NodeProto, form: Form | None, reason: str, *, impossible: bool
 ) -> Node:
     inferred, complaint = space.inference.infer(proto, space.types, space.arrays)
+    if impossible and proto.op_type in _TRUSTED and _all_static(space, proto):
+        complaint = reason
     if complaint:
-        detail = f"{complaint} ({reason})" if impossible else complaint
-        raise ModelError(f"{describe(proto, space.types)}: {detail}")
+        raise ModelError(f"{describe(proto, space.types)}: {complaint}")
     space.types.update(inferred)
     attrs: dict[str, AttrValue] = {}
     for attribute in proto.attribute:

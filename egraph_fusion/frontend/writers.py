@@ -255,6 +255,24 @@ def _with_element_type(node: Node, _target: Target) -> Written:
     return Written(node.inputs, attrs)
 
 
+_DILATED_SINCE = {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}
+
+
+@writes(*_DILATED_SINCE)
+def _pool(node: Node, target: Target) -> Written:
+    plain = set(integers(node.attrs, "dilations")) <= {1}
+    if plain and target.opset < _DILATED_SINCE[node.op]:
+        return Written(node.inputs, without(node, "dilations"))
+    return Written(node.inputs, node.attrs)
+
+
+@writes("Trilu")
+def _trilu(node: Node, target: Target) -> Written:
+    k = integer(node.attrs, "k")
+    operand = (target.constant(np.array(k, np.int64), "k"),) if k else ()
+    return Written((node.inputs[0], *operand), without(node, "k"))
+
+
 @writes("OneHot")
 def _one_hot(node: Node, target: Target) -> Written:
     depth = target.constant(np.array(integer(node.attrs, "depth"), np.int64), "depth")
