@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from egraph_fusion.errors import RuleError
+from egraph_fusion.rulesets.associative import ASSOCIATIVE
 from egraph_fusion.rulesets.commutative import COMMUTATIVE
+from egraph_fusion.rulesets.distributive import DISTRIBUTIVE
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.structural import STRUCTURAL
 
-ALL: tuple[Rule, ...] = (*COMMUTATIVE,)
+ALL: tuple[Rule, ...] = (*ASSOCIATIVE, *DISTRIBUTIVE, *COMMUTATIVE)
 """The rules that the paper's 149 are counted from."""
 
 

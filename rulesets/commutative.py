@@ -2,14 +2,152 @@
 
 from __future__ import annotations
 
+from egraph_fusion.rulesets.functions import axes_before
+from egraph_fusion.rulesets.guards import (
+    broadcasts_into,
+    nonneg,
+    one_element,
+    positive,
+    rank_at_least,
+    same_rank,
+    same_shape,
+    size_one_along,
+    swaps_last_two,
+)
 from egraph_fusion.rulesets.operations import ops
-from egraph_fusion.rulesets.pattern import Tensor
-from egraph_fusion.rulesets.rule import Rule, rule
+from egraph_fusion.rulesets.pattern import Attribute, Tensor
+from egraph_fusion.rulesets.rule import Rule, family_rule
+from egraph_fusion.rulesets.schemas import operators
 
-a, b = Tensor("a"), Tensor("b")
+a, b, k, i, w, x = (Tensor(n) for n in "abkiwx")
+p, q, keep, axis, axes = (Attribute(n) for n in "p q keep axis axes".split())
+rule = family_rule("commutative")
+PAPER = "DNNFusion, Table 4"
+f = operators("f", "unary")
+g = operators("g", "binary")
+rising = operators("rising", "increasing")
+odd, even = operators("odd", "odd"), operators("even", "even")
+reduction = operators("reduction", "associative")
 
 OPERANDS = (
-    rule("add-commute", a + b, b + a, level="exact", dtypes="numeric", family="commutative"),
-    rule("mul-commute", a * b, b * a, level="exact", dtypes="numeric", family="commutative"),
-)
-COMMUTATIVE: tuple[Rule, ...] = OPERANDS
+    rule("mul-order",     a * b,               b * a,               level="exact", dtypes="numeric",
+         source=PAPER),
+    rule("add-order",     a + b,               b + a,               level="exact", dtypes="numeric"),
+    rule("max-order",     ops.max(a, b),       ops.max(b, a),       dtypes="numeric"),
+    rule("min-order",     ops.min(a, b),       ops.min(b, a),       dtypes="numeric"),
+    rule("equal-order",   ops.equal(a, b),     ops.equal(b, a),     level="exact", dtypes="numeric"),
+    rule("and-order",     ops.and_(a, b),      ops.and_(b, a),      level="exact", dtypes="bool"),
+    rule("or-order",      ops.or_(a, b),       ops.or_(b, a),       level="exact", dtypes="bool"),
+    rule("xor-order",     ops.xor(a, b),       ops.xor(b, a),       level="exact", dtypes="bool"),
+    rule("less-order",    ops.less(a, b),      ops.greater(b, a),   level="exact", both=True),
+    rule("less-equal-order", ops.less_or_equal(a, b), ops.greater_or_equal(b, a),
+         level="exact", both=True),
+)  # fmt: skip
+
+SIGNS = (
+    rule("neg-mul",       (-a) * b,            -(a * b),            level="exact"),
+    rule("neg-div",       (-a) / b,            -(a / b),            level="exact"),
+    rule("div-neg",       a / (-b),            -(a / b),            level="exact"),
+    rule("neg-matmul",    (-a) @ b,            -(a @ b)),
+    rule("matmul-neg",    a @ (-b),            -(a @ b)),
+    rule("odd-neg",       odd(-a),             -odd(a),             schema="odd"),
+    rule("even-neg",      even(-a),            even(a),             schema="even"),
+    rule("sub-flipped",   -(a - b),            b - a),
+)  # fmt: skip
+
+
+total, mean = ops.reduce_sum, ops.reduce_mean
+peak, floor, prod = ops.reduce_max, ops.reduce_min, ops.reduce_prod
+across = [size_one_along(k, a, axes)]
+K = {"axes": axes, "keepdims": 1}
+KEEP = {"axes": axes, "keepdims": keep}
+
+REDUCTIONS = (
+    rule("sum-shift-left", total(ops.bit_shift(a, k, direction="LEFT"), **K),
+         ops.bit_shift(total(a, **K), k, direction="LEFT"), across, dtypes="uint", source=PAPER),
+    rule("prod-exp",    prod(ops.exp(a), **KEEP),     ops.exp(total(a, **KEEP)),  source=PAPER),
+    rule("sum-neg",     total(-a, **KEEP),            -total(a, **KEEP)),
+    rule("mean-neg",    mean(-a, **KEEP),             -mean(a, **KEEP)),
+    rule("sum-scale",   total(a * k, **K),            total(a, **K) * k,          across),
+    rule("sum-divide",  total(a / k, **K),            total(a, **K) / k,          across),
+    rule("mean-scale",  mean(a * k, **K),             mean(a, **K) * k,           across),
+    rule("mean-divide", mean(a / k, **K),             mean(a, **K) / k,           across),
+    rule("mean-shift",  mean(a + k, **K),             mean(a, **K) + k,           across),
+    rule("mean-shift-back", mean(a - k, **K),         mean(a, **K) - k,           across),
+    rule("max-shift",   peak(a + k, **K),             peak(a, **K) + k,           across),
+    rule("min-shift",   floor(a + k, **K),            floor(a, **K) + k,          across),
+    rule("max-scale",   peak(a * k, **K),             peak(a, **K) * k,           [*across, nonneg(k)]),
+    rule("min-scale",   floor(a * k, **K),            floor(a, **K) * k,          [*across, nonneg(k)]),
+    rule("max-increasing", peak(rising(a), **KEEP),   rising(peak(a, **KEEP)),    schema="increasing"),
+    rule("min-increasing", floor(rising(a), **KEEP),  rising(floor(a, **KEEP)),   schema="increasing"),
+    rule("max-neg",     peak(-a, **KEEP),             -floor(a, **KEEP)),
+    rule("min-neg",     floor(-a, **KEEP),            -peak(a, **KEEP)),
+    rule("prod-recip",  prod(ops.reciprocal(a), **KEEP), ops.reciprocal(prod(a, **KEEP))),
+    rule("prod-abs",    prod(ops.abs(a), **KEEP),     ops.abs(prod(a, **KEEP))),
+    rule("prod-sqrt",   prod(ops.sqrt(a), **KEEP),    ops.sqrt(prod(a, **KEEP)),  [nonneg(a)]),
+    rule("sum-log",     total(ops.log(a), **KEEP),    ops.log(prod(a, **KEEP)),   [positive(a)]),
+    rule("l1-scale",    ops.reduce_l1(a * k, **K),    ops.reduce_l1(a, **K) * ops.abs(k), across),
+    rule("sum-abs",     total(ops.abs(a), **KEEP),    ops.reduce_l1(a, **KEEP)),
+    rule("sum-square",  total(a * a, **KEEP),         ops.reduce_sum_square(a, **KEEP)),
+    rule("reduce-transposed",
+         reduction(ops.transpose(a, perm=p), axes=axes, keepdims=1),
+         ops.transpose(reduction(a, axes=axes_before(axes, p), keepdims=1), perm=p),
+         growing=True, both=False, schema="reduction"),
+)  # fmt: skip
+
+MOVEMENT = (
+    rule("transpose-unary", f(ops.transpose(a, attrs=q)), ops.transpose(f(a), attrs=q),
+         level="exact", growing=True, both=True, schema="movement past elementwise"),
+    rule("reshape-unary",   f(ops.reshape(a, attrs=q)), ops.reshape(f(a), attrs=q),
+         level="exact", growing=True, both=True, schema="movement past elementwise"),
+    rule("flatten-unary",   f(ops.flatten(a, attrs=q)), ops.flatten(f(a), attrs=q),
+         level="exact", growing=True, both=True, schema="movement past elementwise"),
+    rule("squeeze-unary",   f(ops.squeeze(a, attrs=q)), ops.squeeze(f(a), attrs=q),
+         level="exact", growing=True, both=True, schema="movement past elementwise"),
+    rule("unsqueeze-unary", f(ops.unsqueeze(a, attrs=q)), ops.unsqueeze(f(a), attrs=q),
+         level="exact", growing=True, both=True, schema="movement past elementwise"),
+    rule("expand-unary",    f(ops.expand(a, attrs=q)), ops.expand(f(a), attrs=q),
+         level="exact", schema="movement past elementwise"),
+    rule("tile-unary",      f(ops.tile(a, attrs=q)), ops.tile(f(a), attrs=q),
+         level="exact", schema="movement past elementwise"),
+    rule("slice-unary",     ops.slice(f(a), attrs=q), f(ops.slice(a, attrs=q)),
+         level="exact", schema="movement past elementwise"),
+    rule("gather-unary",    ops.gather(f(a), i, attrs=q), f(ops.gather(a, i, attrs=q)),
+         level="exact", growing=True, both=True, schema="movement past elementwise"),
+    rule("transpose-binary",
+         g(ops.transpose(a, perm=p), ops.transpose(b, perm=p)), ops.transpose(g(a, b), perm=p),
+         [same_rank(a, b)], level="exact", schema="movement past elementwise"),
+    rule("reshape-binary",
+         g(ops.reshape(a, attrs=q), ops.reshape(b, attrs=q)), ops.reshape(g(a, b), attrs=q),
+         [same_shape(a, b)], level="exact", schema="movement past elementwise"),
+    rule("transpose-matmul",
+         ops.transpose(a @ b, perm=p),
+         ops.transpose(b, perm=p) @ ops.transpose(a, perm=p),
+         [swaps_last_two(p), same_rank(a, b), rank_at_least(a, 2)], growing=True, both=False),
+)  # fmt: skip
+
+scale = [one_element(k)]
+SCALES = (
+    rule("matmul-scale-left",  (a * k) @ b,   (a @ b) * k,
+         [*scale, broadcasts_into(k, a), rank_at_least(a, 2), rank_at_least(b, 2)]),
+    rule("matmul-scale-right", a @ (b * k),   (a @ b) * k,
+         [*scale, broadcasts_into(k, b), rank_at_least(a, 2), rank_at_least(b, 2)]),
+    rule("matmul-divide-left", (a / k) @ b,   (a @ b) / k,
+         [*scale, broadcasts_into(k, a), rank_at_least(a, 2), rank_at_least(b, 2)]),
+    rule("conv-scale-input",   ops.conv(x * k, w, attrs=p), ops.conv(x, w, attrs=p) * k,
+         [*scale, broadcasts_into(k, x)]),
+    rule("conv-scale-weights", ops.conv(x, w * k, attrs=p), ops.conv(x, w, attrs=p) * k,
+         [*scale, broadcasts_into(k, w)]),
+    rule("relu-scale",         ops.relu(a * k),             ops.relu(a) * k, [nonneg(k)]),
+    rule("abs-scale",          ops.abs(a * k),              ops.abs(a) * k,  [nonneg(k)]),
+    rule("average-pool-scale", ops.average_pool(a * k, attrs=p), ops.average_pool(a, attrs=p) * k,
+         [*scale, broadcasts_into(k, a)]),
+    rule("global-average-pool-scale", ops.global_average_pool(a * k), ops.global_average_pool(a) * k,
+         [*scale, broadcasts_into(k, a)]),
+    rule("max-pool-increasing", ops.max_pool(rising(a), attrs=p), rising(ops.max_pool(a, attrs=p)),
+         schema="increasing"),
+    rule("global-max-pool-increasing", ops.global_max_pool(rising(a)),
+         rising(ops.global_max_pool(a)), schema="increasing"),
+)  # fmt: skip
+
+COMMUTATIVE: tuple[Rule, ...] = (*OPERANDS, *SIGNS, *REDUCTIONS, *MOVEMENT, *SCALES)

@@ -71,13 +71,10 @@ def united(axes: AttrValue, others: AttrValue) -> AttrValue:
 
 
 @_function
-def outer_axes_counted(axes: AttrValue, inner: AttrValue, keepdims: AttrValue) -> AttrValue:
-    """`inner` and the `axes` of its result, counted in the operand that `inner` reduces, united."""
-    if keepdims:
-        return tuple(sorted({*_ints(axes), *_ints(inner)}))
-    left = [a for a in range(1 + max((*_ints(inner), -1)) + 1 + max((*_ints(axes), -1)) + 1)]
-    left = [a for a in left if a not in _ints(inner)]
-    return tuple(sorted({*(left[a] for a in _ints(axes)), *_ints(inner)}))
+def reduced_twice(x: Shape, inner: AttrValue, outer: AttrValue, keepdims: AttrValue) -> AttrValue:
+    """The axes of `x` that reducing along `inner`, then the result along `outer`, reduces."""
+    left = [a for a in range(len(x)) if keepdims or a not in _ints(inner)]
+    return tuple(sorted({*_ints(inner), *(left[a] for a in _ints(outer))}))
 
 
 @_function

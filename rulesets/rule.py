@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.ops import OPERATORS
@@ -122,6 +122,15 @@ def rule(
         witness,
         source,
     )
+
+
+def family_rule(family: str) -> Callable[..., Rule]:
+    """Return `rule` for the rules of one family."""
+
+    def build(name: str, lhs: Pattern, rhs: Pattern, when: Sequence[Guard] = (), **more: Any) -> Rule:
+        return rule(name, lhs, rhs, when, family=family, **more)
+
+    return build
 
 
 def bound_attributes(p: Pattern) -> frozenset[str]:

@@ -1,0 +1,121 @@
+"""Distributive rules: one operator over another, taken out or carried in."""
+
+from __future__ import annotations
+
+from egraph_fusion.rulesets.guards import nonneg, same_shape
+from egraph_fusion.rulesets.operations import ops
+from egraph_fusion.rulesets.pattern import Attribute, Tensor
+from egraph_fusion.rulesets.rule import Rule, family_rule
+from egraph_fusion.rulesets.schemas import operators
+
+a, b, c, w, x, y, z = (Tensor(n) for n in "abcwxyz")
+p, q, k, axis = (Attribute(n) for n in "p q k axis".split())
+up, low = ops.max, ops.min
+rule = family_rule("distributive")
+PAPER = "DNNFusion, Table 4"
+PAPER_CORRECTED = "DNNFusion, Table 4, misprint corrected"
+f = operators("f", "unary")
+g = operators("g", "binary")
+rising = operators("rising", "increasing")
+additive = operators("additive", "additive")
+
+PRINTED = (
+    rule("mul-over-add",       a * b + a * c,             a * (b + c),      source=PAPER_CORRECTED),
+    rule("add-own-multiple",   a + a * b,                 a * (b + 1.0),    source=PAPER),
+    rule("square-less-multiple", (a + b) * (a + b) - (a + b) * c, (a + b) * ((a + b) - c),
+         source=PAPER),
+)  # fmt: skip
+
+PRODUCTS = (
+    rule("mul-over-sub",       a * b - a * c,             a * (b - c)),
+    rule("sub-own-multiple",   a - a * b,                 a * (1.0 - b)),
+    rule("multiple-less-own",  a * b - a,                 a * (b - 1.0)),
+    rule("div-over-add",       a / c + b / c,             (a + b) / c),
+    rule("div-over-sub",       a / c - b / c,             (a - b) / c),
+    rule("add-self",           a + a,                     a * 2.0),
+    rule("neg-over-add",       (-a) + (-b),               -(a + b)),
+    rule("square-difference",  a * a - b * b,             (a + b) * (a - b), growing=True),
+    rule("max-over-add",       up(a + c, b + c),          up(a, b) + c),
+    rule("min-over-add",       low(a + c, b + c),         low(a, b) + c),
+    rule("max-over-mul",       up(a * c, b * c),          up(a, b) * c,     [nonneg(c)]),
+    rule("min-over-mul",       low(a * c, b * c),         low(a, b) * c,    [nonneg(c)]),
+    rule("max-over-min",       up(low(a, b), low(a, c)),  low(a, up(b, c))),
+    rule("min-over-max",       low(up(a, b), up(a, c)),   up(a, low(b, c))),
+    rule("max-of-negatives",   up(-a, -b),                -low(a, b)),
+    rule("min-of-negatives",   low(-a, -b),               -up(a, b)),
+    rule("max-over-increasing", up(rising(a), rising(b)), rising(up(a, b)), schema="increasing"),
+    rule("min-over-increasing", low(rising(a), rising(b)), rising(low(a, b)), schema="increasing"),
+    rule("max-plus-min",       up(a, b) + low(a, b),      a + b),
+    rule("max-times-min",      up(a, b) * low(a, b),      a * b),
+    rule("and-over-or", ops.or_(ops.and_(a, b), ops.and_(a, c)), ops.and_(a, ops.or_(b, c)),
+         dtypes="bool", level="exact"),
+    rule("or-over-and", ops.and_(ops.or_(a, b), ops.or_(a, c)), ops.or_(a, ops.and_(b, c)),
+         dtypes="bool", level="exact"),
+    rule("not-over-and", ops.and_(ops.not_(a), ops.not_(b)), ops.not_(ops.or_(a, b)),
+         dtypes="bool", level="exact"),
+    rule("not-over-or", ops.or_(ops.not_(a), ops.not_(b)), ops.not_(ops.and_(a, b)),
+         dtypes="bool", level="exact"),
+)  # fmt: skip
+
+SELECTION = (
+    rule("where-over-unary", ops.where(c, f(a), f(b)), f(ops.where(c, a, b)),
+         level="exact", schema="any unary"),
+    rule("where-over-left",  ops.where(c, g(a, x), g(b, x)), g(ops.where(c, a, b), x),
+         level="exact", schema="any binary"),
+    rule("where-over-right", ops.where(c, g(x, a), g(x, b)), g(x, ops.where(c, a, b)),
+         level="exact", schema="any binary"),
+)  # fmt: skip
+
+CONTRACTIONS = (
+    rule("matmul-over-add-right", a @ b + a @ c,          a @ (b + c),      [same_shape(b, c)]),
+    rule("matmul-over-add-left",  a @ c + b @ c,          (a + b) @ c,      [same_shape(a, b)]),
+    rule("matmul-over-sub-right", a @ b - a @ c,          a @ (b - c),      [same_shape(b, c)]),
+    rule("matmul-over-sub-left",  a @ c - b @ c,          (a - b) @ c,      [same_shape(a, b)]),
+    rule("conv-over-add-weights",
+         ops.conv(x, w, attrs=p) + ops.conv(x, y, attrs=p), ops.conv(x, w + y, attrs=p),
+         [same_shape(w, y)]),
+    rule("conv-over-add-inputs",
+         ops.conv(x, w, attrs=p) + ops.conv(y, w, attrs=p), ops.conv(x + y, w, attrs=p),
+         [same_shape(x, y)]),
+)  # fmt: skip
+
+REDUCTIONS = (
+    rule("reduce-over-add",
+         additive(a, axes=q, keepdims=k) + additive(b, axes=q, keepdims=k),
+         additive(a + b, axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
+    rule("reduce-over-sub",
+         additive(a, axes=q, keepdims=k) - additive(b, axes=q, keepdims=k),
+         additive(a - b, axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
+    rule("prod-over-mul",
+         ops.reduce_prod(a, axes=q, keepdims=k) * ops.reduce_prod(b, axes=q, keepdims=k),
+         ops.reduce_prod(a * b, axes=q, keepdims=k), [same_shape(a, b)]),
+    rule("max-over-max",
+         up(ops.reduce_max(a, axes=q, keepdims=k), ops.reduce_max(b, axes=q, keepdims=k)),
+         ops.reduce_max(up(a, b), axes=q, keepdims=k), [same_shape(a, b)]),
+    rule("min-over-min",
+         low(ops.reduce_min(a, axes=q, keepdims=k), ops.reduce_min(b, axes=q, keepdims=k)),
+         ops.reduce_min(low(a, b), axes=q, keepdims=k), [same_shape(a, b)]),
+    rule("average-pool-over-add",
+         ops.average_pool(a, attrs=p) + ops.average_pool(b, attrs=p),
+         ops.average_pool(a + b, attrs=p), [same_shape(a, b)]),
+)  # fmt: skip
+
+JOINING = (
+    rule("concat-over-unary", ops.concat(f(a), f(b), axis=axis), f(ops.concat(a, b, axis=axis)),
+         level="exact", schema="any unary"),
+    rule("concat-over-binary",
+         ops.concat(g(a, x), g(b, y), axis=axis),
+         g(ops.concat(a, b, axis=axis), ops.concat(x, y, axis=axis)),
+         [same_shape(a, x), same_shape(b, y)], level="exact", schema="any binary"),
+    rule("concat-over-matmul",
+         ops.concat(a @ c, b @ c, axis=-2), ops.concat(a, b, axis=-2) @ c, growing=True),
+)  # fmt: skip
+
+DISTRIBUTIVE: tuple[Rule, ...] = (
+    *PRINTED,
+    *PRODUCTS,
+    *SELECTION,
+    *CONTRACTIONS,
+    *REDUCTIONS,
+    *JOINING,
+)
