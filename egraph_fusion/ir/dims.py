@@ -9,6 +9,7 @@ does not fire).
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -99,12 +100,12 @@ def floordiv(a: Dim, b: Dim) -> Dim:
         if b == 0:
             raise ModelError(f"dimension {a} // 0 is undefined")
         return a // b
-    if a == b or b == 1:
+    if a == b or b == 1 or a == 0:
         return 1 if a == b else a
-    if isinstance(a, Poly) and isinstance(b, int) and b and all(c % b == 0 for _, c in a.terms):
-        return _collect([(m, c // b) for m, c in a.terms])
+    if isinstance(a, Poly) and isinstance(b, int) and b > 0:
+        return _divide_by_integer(a, b)
     quotient = _divide_by_monomial(a, b)
-    return quotient if quotient is not None else Poly(((((FloorDiv(a, b), 1),), 1),))
+    return quotient if quotient is not None else _quotient(a, b)
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -180,6 +181,33 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     if len(kept) == 1 and kept[0][0] == ():
         return kept[0][1]
     return Poly(tuple(kept))
+
+
+def _quotient(a: Dim, b: Dim) -> Dim:
+    return Poly(((((FloorDiv(a, b), 1),), 1),))
+
+
+def _divide_by_integer(a: Poly, b: int) -> Dim:
+    """Move whole multiples of `b` out of the numerator, so that equal quotients print alike."""
+    whole = _collect([(m, c // b) for m, c in a.terms])
+    rest = _collect([(m, c % b) for m, c in a.terms])
+    if isinstance(rest, int):
+        return whole  # 0 <= rest < b
+    shared = math.gcd(b, *(c for m, c in rest.terms if m))
+    constant = dict(rest.terms).get((), 0) // shared
+    rest = _collect([*((m, c // shared) for m, c in rest.terms if m), ((), constant)])
+    return whole + (rest if b == shared else _nested(rest, b // shared))
+
+
+def _nested(a: Dim, b: int) -> Dim:
+    """Return `a // b`, where (x // c) // b is x // (c * b)."""
+    if isinstance(a, Poly) and len(a.terms) == 1 and a.terms[0][1] == 1:
+        atoms = a.terms[0][0]
+        if len(atoms) == 1 and atoms[0][1] == 1 and isinstance(atoms[0][0], FloorDiv):
+            inner = atoms[0][0]
+            if isinstance(inner.denominator, int) and inner.denominator > 0:
+                return floordiv(inner.numerator, inner.denominator * b)
+    return _quotient(a, b)
 
 
 def _divide_by_monomial(a: Dim, b: Dim) -> Dim | None:

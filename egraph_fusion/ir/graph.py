@@ -183,6 +183,9 @@ class Graph:
         for v in self.outputs:
             if v not in known:
                 raise ModelError(f"graph output {v!r} is not defined by any node")
+        for v, c in self.defaults.items():
+            if v not in self.inputs or self.types[v].dtype is not c.type.dtype:
+                raise ModelError(f"default {v!r} of {c.type} belongs to no input of that dtype")
         for v, c in self.constants.items():
             if self.types[v] != c.type:
                 raise ModelError(f"constant {v!r} is {c.type} but its value has {self.types[v]}")

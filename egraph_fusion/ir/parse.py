@@ -289,6 +289,8 @@ class _Reader:
         value = line.name()
         line.expect(":")
         constant = _constant(line, self.known)
+        if value in self.constants:
+            raise line.error(f"constant {value!r} is defined twice")
         self.constants[value] = constant
         self.types[value] = constant.type
 
@@ -338,6 +340,16 @@ def _pair(line: Line) -> tuple[str, AttrValue]:
     return name, _value(line)
 
 
+def _read(reader: _Reader, text: str, number: int) -> None:
+    line = Line(text, number)
+    try:
+        reader.read(line)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise line.error(f"a value that does not fit: {error}") from None
+    except RecursionError:
+        raise line.error("nested too deeply") from None
+
+
 def parse_graph(text: str, constants: Mapping[str, Constant] | None = None) -> Graph:
     """Return the graph that `print_graph` printed.
 
@@ -347,5 +359,5 @@ def parse_graph(text: str, constants: Mapping[str, Constant] | None = None) -> G
     reader = _Reader(constants or {})
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            reader.read(Line(line, number))
+            _read(reader, line, number)
     return reader.finish()

@@ -55,8 +55,8 @@ class DType(Enum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes per element."""
-        return self.numpy.itemsize
+        """Bytes per element; 1 for the narrow types that are only carried."""
+        return 1 if self is DType.OTHER else self.numpy.itemsize
 
     @staticmethod
     def of(dtype: np.dtype[Any] | type | str) -> DType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,14 +63,12 @@ def _div(a: Array, b: Array) -> Array:
         return np.asarray(a / b)
     quotient = np.floor_divide(a, b)
     inexact = quotient * b != a
-    truncated: Array = np.asarray(quotient + (inexact & ((a < 0) != (b < 0)))).astype(a.dtype)
-    return truncated
+    upward = inexact & ((a < 0) != (b < 0))
+    return np.asarray(quotient + upward, dtype=a.dtype)
 
 
 def _erf(x: Array) -> Array:
-    from math import erf
-
-    return np.vectorize(erf, otypes=[np.float64])(x).astype(x.dtype)
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x), dtype=x.dtype)
 
 
 def _sigmoid(x: Array) -> Array:
