@@ -86,7 +86,7 @@ class Expressions:
         level = _LEVELS[symbol]
         first = self.at(left, level)
         if isinstance(left, Const) and isinstance(right, Const) and left.dtype is DType.INT64:
-            first = f"{first}L"
+            first = f"{first.removesuffix('L')}L"
         return f"{first} {symbol} {self.at(right, level + 1)}", level
 
     def plain_division(self, expr: Call, dtype: DType) -> bool:
@@ -124,9 +124,10 @@ def literal(value: bool | int | float, dtype: DType) -> str:
         return _float(float(value), dtype)
     if value == -(2 ** (8 * dtype.itemsize - 1)) and dtype in _EDGES:
         return _EDGES[dtype]
-    unsigned = "U" if dtype in (DType.UINT32, DType.UINT64) else ""
-    long = "L" if dtype is DType.UINT64 or not -(2**31) < value < 2**31 else ""
-    return f"({value})" if value < 0 else f"{value}{unsigned}{long if not unsigned or long else ''}"
+    if dtype in (DType.UINT32, DType.UINT64):
+        return f"{value}{'U' if dtype is DType.UINT32 else 'UL'}"
+    long = "" if -(2**31) < value < 2**31 else "L"
+    return f"({value}{long})" if value < 0 else f"{value}{long}"
 
 
 def _float(value: float, dtype: DType) -> str:

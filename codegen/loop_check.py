@@ -40,16 +40,13 @@ from egraph_fusion.codegen.loops import (
     subexpressions,
 )
 from egraph_fusion.codegen.nests import nests, shared_lets
-from egraph_fusion.codegen.scalars import SCALARS, class_of
+from egraph_fusion.codegen.scalars import class_of
 from egraph_fusion.errors import CompileError
 from egraph_fusion.ir.tensors import DType
 
 REDUCTIONS = ("add", "mul", "min", "max")
-_WORDS = (
-    "for parallel vector unroll let var alloc pointers point call "
-    "cast select pointer table zeros inf nan"
-)
-RESERVED = frozenset([*_WORDS.split(), *keyword.kwlist, *SCALARS, *(d.value for d in DType)])
+_WORDS = "parallel vector unroll let var alloc pointers point call zeros"
+RESERVED = frozenset([*_WORDS.split(), *keyword.kwlist])
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z", re.ASCII)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from egraph_fusion.codegen.index import simplify
+from egraph_fusion.codegen.index import Ranges, simplify
 from egraph_fusion.codegen.loops import (
     Alloc,
     Const,
@@ -36,11 +36,12 @@ class Placement:
 
 def scratch_bytes(kernel: Kernel, target: Target) -> Expr:
     """Return how many bytes of scratch each thread (OpenCL: work-item) needs, from the sizes."""
+    sizes: Ranges = dict.fromkeys(kernel.sizes, (0, None))
     total: Expr = Const(0)
     for nest in nests(kernel):
         values = _values(nest)
         total = call("max", total, substitute(placed(nest, target).total, values))
-    return simplify(total)
+    return simplify(total, sizes)
 
 
 def placed(nest: Nest, target: Target) -> Placement:

@@ -154,7 +154,7 @@ BAD: dict[str, tuple[tuple[Stmt, ...], str]] = {
     "integer exp": ((Let("a", call("exp", N)),), "FLOAT"),
     "name twice": ((Let("n", N),), "already visible"),
     "python word": ((Let("class", N),), "no usable name"),
-    "operator as name": ((Let("exp", N),), "no usable name"),
+    "word of the text form as name": ((Let("alloc", N),), "no usable name"),
     "comment as name": ((Let("a*/b", N),), "no usable name"),
     "assignment to a let": ((Let("a", N), Assign("a", N)), "not assignable"),
     "inner parallel": ((For("i", N, (For("j", N, (STORE,), LoopKind.PARALLEL),)),), "outermost"),
