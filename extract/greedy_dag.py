@@ -49,7 +49,7 @@ def shared_greedy(eg: Snapshot, trees: Mapping[int, int], deadline: float) -> di
     nodes: dict[int, int] = {}
     queue = deque(n for c in trees for n in eg.class_nodes[c])
     queued = set(queue)
-    owner = eg.node_class.tolist()
+    owner: list[int] = eg.node_class.tolist()
     merged, rounds = 0, 0
     while queue and merged < MERGE_LIMIT:
         rounds += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -72,14 +73,14 @@ def _linear_program(program: Program, costs: list[int]) -> highspy.HighsLp:
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(costs), len(rows)
     lp.col_cost_ = np.array(costs, np.float64)
-    lp.col_lower_ = np.array(program.lower, np.float64)
-    lp.col_upper_ = np.array(program.upper, np.float64)
-    lp.row_lower_ = np.array([r[1] for r in rows], np.float64)
-    lp.row_upper_ = np.array([r[2] for r in rows], np.float64)
+    lp.col_lower_ = program.lower
+    lp.col_upper_ = program.upper
+    lp.row_lower_ = [low for _, low, _ in rows]
+    lp.row_upper_ = [high for _, _, high in rows]
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = np.cumsum([0, *(len(r[0]) for r in rows)]).astype(np.int32)
-    lp.a_matrix_.index_ = np.array([c for r in rows for c in r[0]], np.int32)
-    lp.a_matrix_.value_ = np.array([v for r in rows for v in r[0].values()], np.float64)
+    lp.a_matrix_.start_ = list(accumulate((len(r[0]) for r in rows), initial=0))
+    lp.a_matrix_.index_ = [column for r in rows for column in r[0]]
+    lp.a_matrix_.value_ = [value for r in rows for value in r[0].values()]
     kinds = highspy.HighsVarType
     lp.integrality_ = [kinds.kInteger if i else kinds.kContinuous for i in program.integral]
     return lp

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from functools import reduce
-from operator import or_
 
 
 def always_needed(options: Mapping[int, Iterable[frozenset[int]]]) -> dict[int, int]:
@@ -43,7 +41,10 @@ def always_needed(options: Mapping[int, Iterable[frozenset[int]]]) -> dict[int, 
 
 def joined(must: Mapping[int, int], needs: Iterable[int]) -> int:
     """Return the union of the bit sets of `needs`."""
-    return reduce(or_, (must[d] for d in needs), 0)
+    bits = 0
+    for d in needs:
+        bits |= must[d]
+    return bits
 
 
 def members(bits: int) -> list[int]:

@@ -86,17 +86,18 @@ class Snapshot:
     @cached_property
     def class_nodes(self) -> tuple[tuple[int, ...], ...]:
         """The nodes of every class, ascending."""
-        members: list[list[int]] = [[] for _ in range(self.n_classes)]
-        for node, eclass in enumerate(self.node_class.tolist()):
+        members = [list[int]() for _ in range(self.n_classes)]
+        owners: list[int] = self.node_class.tolist()
+        for node, eclass in enumerate(owners):
             members[eclass].append(node)
         return tuple(map(tuple, members))
 
     @cached_property
     def parents(self) -> tuple[tuple[int, ...], ...]:
         """For every class the nodes that have it as a child, ascending, each once."""
-        users: list[list[int]] = [[] for _ in range(self.n_classes)]
+        users = [list[int]() for _ in range(self.n_classes)]
         for node, children in enumerate(self.children):
-            for child in dict.fromkeys(children):
+            for child in sorted(set(children)):
                 users[child].append(node)
         return tuple(map(tuple, users))
 
