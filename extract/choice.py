@@ -70,11 +70,16 @@ def make_choice(
         dag_cost=eg.in_units(cost),
         tree_cost=eg.in_units(_tree_cost(eg, nodes, order)),
         bound=None if bound is None else eg.in_units(bound),
-        gap=None if bound is None else ((cost - bound) / cost if cost else 0.0),
+        gap=None if bound is None else _gap(eg, cost, bound),
         seconds=seconds,
         extractor=extractor,
         stop_reason=stop_reason,
     )
+
+
+def _gap(eg: Snapshot, cost: int, bound: int) -> float:
+    """Return the relative gap; 0 if cost and bound are one number in the producer's terms."""
+    return 0.0 if eg.in_units(cost) == eg.in_units(bound) else (cost - bound) / cost
 
 
 def reachable(eg: Snapshot, nodes: Mapping[int, int]) -> list[int]:

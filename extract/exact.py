@@ -95,7 +95,7 @@ def _by_digits(
             bound=min(best.cost, max(best.bound, paid + least * unit)),
             stop_reason=solved.stop_reason,
         )
-        if best.bound == best.cost:
+        if eg.in_units(best.bound) == eg.in_units(best.cost):
             return best._replace(stop_reason="done")
         if solved.stop_reason != "done" or not shift:
             return best
