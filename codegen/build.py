@@ -112,12 +112,12 @@ def shared_library(
     target = target_flags(march)
     keys = [_key(cc, unit, target) for unit in units]
 
+    def compile_one(unit: Unit, key: str) -> Path:
+        return store.fetch(key, ".o", lambda out: _compile(cc, unit, target, out))
+
     def compile_all(out: Path) -> None:
         with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-            objects = pool.map(
-                lambda pair: store.fetch(pair[1], ".o", lambda o: _compile(cc, pair[0], target, o)),
-                zip(units, keys, strict=True),
-            )
+            objects = pool.map(compile_one, units, keys)
             _run([*cc.command, "-shared", "-pthread", *map(str, objects), "-o", str(out), "-lm"])
 
     try:

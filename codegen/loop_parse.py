@@ -41,7 +41,7 @@ from egraph_fusion.codegen.scalars import SCALARS
 from egraph_fusion.errors import CompileError
 from egraph_fusion.ir.tensors import DType
 
-_AST_NAMES = {
+_AST_NAMES: dict[type[ast.AST], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
 }  # fmt: skip

@@ -219,7 +219,7 @@ class PointerTable:
 
 @dataclass(frozen=True, slots=True)
 class SetPointer:
-    """Entry `index` of `table` := `&buffer[offset]` (`buffer` None: a row of zeros)."""
+    """Entry `index` of `table` := `&buffer[offset]`; no buffer: a row of 65536 zeros."""
 
     table: str
     index: Expr

@@ -71,15 +71,19 @@ def test_changed_unit_leaves_the_others_compiled(tmp_path: Path) -> None:
     assert calls(log) - before == 2
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda c, u: (c, Unit(u.name, u.source + "\n")),
-        lambda c, u: (c, Unit(u.name, u.source, ("-O1",))),
-        lambda c, u: (build.Compiler(c.command, "another version"), u),
-    ],
-    ids=["source", "flags", "compiler version"],
-)
+def other_source(compiler: build.Compiler, unit: Unit) -> tuple[build.Compiler, Unit]:
+    return compiler, Unit(unit.name, unit.source + "\n")
+
+
+def other_flags(compiler: build.Compiler, unit: Unit) -> tuple[build.Compiler, Unit]:
+    return compiler, Unit(unit.name, unit.source, ("-O1",))
+
+
+def other_version(compiler: build.Compiler, unit: Unit) -> tuple[build.Compiler, Unit]:
+    return build.Compiler(compiler.command, "another version"), unit
+
+
+@pytest.mark.parametrize("change", [other_source, other_flags, other_version])
 def test_entry_depends_on(change: Change, tmp_path: Path) -> None:
     compiler, log = counting_compiler(tmp_path)
     shared_library([UNIT], compiler=compiler, cache_folder=tmp_path / "cache")
@@ -172,7 +176,8 @@ def test_threads_and_processes_may_build_the_same_at_once(tmp_path: Path) -> Non
         for _ in range(2)
     ]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: shared_library([UNIT], cache_folder=tmp_path), range(4)))
+        building = [pool.submit(shared_library, [UNIT], cache_folder=tmp_path) for _ in range(4)]
+        found = [future.result() for future in building]
     assert [process.wait() for process in others] == [0, 0]
     assert build.load(found[0], DECLARATION).function("answer")() == 42
     assert not list(tmp_path.glob(".new-*"))

@@ -159,7 +159,10 @@ def pad_case() -> tuple[dict[str, Array], dict[str, int], dict[str, Array]]:
 def gather_case() -> tuple[dict[str, Array], dict[str, int], dict[str, Array]]:
     table, ids = f32(9, 4), np.array([0, -1, 3, 3, -9, 8, 2, 5, 1, 0], np.int64)
     seen = np.isin(np.arange(9), ids % 9).astype(np.uint8)
-    outputs = {"y": np.zeros((10, 4), np.float32), "seen": np.full(9, 7, np.uint8)}
+    outputs: dict[str, Array] = {
+        "y": np.zeros((10, 4), np.float32),
+        "seen": np.full(9, 7, np.uint8),
+    }
     arrays = {"table": table, "ids": ids, **outputs}
     return arrays, {"n": 10, "rows": 9}, {"y": table[ids], "seen": seen}
 

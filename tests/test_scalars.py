@@ -41,19 +41,39 @@ LIBRARY_ULPS = 5
 _LIBRARY = "pow log1p expm1 sin cos tan asin acos atan sinh cosh asinh acosh atanh fmod floormod"
 LIBRARY = _LIBRARY.split()
 
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    return np.asarray((a.astype(np.longdouble) * b + c).astype(np.float64))
+
+
+def _rsqrt(x: Array) -> Array:
+    return np.asarray(1 / np.sqrt(x))
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, small, 1) / (1 + small))
+
+
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
+
+
+def _erf(x: Array) -> Array:
+    return np.array([math.erf(v) for v in x])
+
+
 NUMPY: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "pow": np.power, "fmod": np.fmod,
     "min": np.minimum, "max": np.maximum, "floordiv": np.floor_divide, "floormod": np.mod,
-    "fma": lambda a, b, c: (a.astype(np.longdouble) * b + c).astype(np.float64),
+    "fma": _fma,
     "neg": np.negative, "abs": np.abs, "sign": np.sign,
     "floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc, "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / x, "exp": np.exp, "log": np.log,
+    "rsqrt": _rsqrt, "reciprocal": np.reciprocal, "exp": np.exp, "log": np.log,
     "log1p": np.log1p, "expm1": np.expm1, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": np.vectorize(math.erf, otypes=[np.float64]),
-    "sigmoid": lambda x: np.where(x < 0, np.exp(-np.abs(x)), 1) / (1 + np.exp(-np.abs(x))),
-    "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+    "erf": _erf, "sigmoid": _sigmoid, "softplus": _softplus,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "isnan": np.isnan, "isinf": np.isinf, "logical_and": np.logical_and,
     "logical_or": np.logical_or, "logical_xor": np.logical_xor, "logical_not": np.logical_not,
@@ -101,27 +121,45 @@ def expected(op: str, dtype: DType, values: list[Array]) -> Array:
     return np.asarray(NUMPY[op](*values))
 
 
-def truncated(a: int, b: int, _: int) -> int:
+def _truncated(a: int, b: int, _: int) -> int:
     quotient = abs(a) // abs(b) if b else 0
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
-def power(a: int, b: int, width: int) -> int:
+def _remainder(a: int, b: int, width: int) -> int:
+    return a - _truncated(a, b, width) * b if b else 0
+
+
+def _floor(a: int, b: int, _: int) -> int:
+    return a // b if b else 0
+
+
+def _modulo(a: int, b: int, _: int) -> int:
+    return a % b if b else 0
+
+
+def _left(a: int, b: int, width: int) -> int:
+    return a << b if 0 <= b < width else 0
+
+
+def _right(a: int, b: int, width: int) -> int:
+    return a >> b if 0 <= b < width else 0
+
+
+def _power(a: int, b: int, width: int) -> int:
     if b >= 0:
-        return pow(a, b, 2**width)
+        return int(pow(a, b, 2**width))
     return 1 if a == 1 else (-1 if b % 2 else 1) if a == -1 else 0
 
 
+def _magnitude(a: int, _: int) -> int:
+    return abs(a)
+
+
 INTEGER: dict[str, Callable[..., int]] = {
-    "div": truncated,
-    "fmod": lambda a, b, _: a - truncated(a, b, _) * b if b else 0,
-    "floordiv": lambda a, b, _: a // b if b else 0,
-    "floormod": lambda a, b, _: a % b if b else 0,
-    "shift_left": lambda a, b, w: a << b if 0 <= b < w else 0,
-    "shift_right": lambda a, b, w: a >> b if 0 <= b < w else 0,
-    "pow": power,
-    "abs": lambda a, _: abs(a),
-}
+    "div": _truncated, "fmod": _remainder, "floordiv": _floor, "floormod": _modulo,
+    "shift_left": _left, "shift_right": _right, "pow": _power, "abs": _magnitude,
+}  # fmt: skip
 
 
 def operators_of(dtype: DType, arity: int) -> list[str]:
