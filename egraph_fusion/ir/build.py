@@ -50,40 +50,40 @@ class GraphBuilder:
         return value
 
     def op(self, opname: str, *inputs: str, out: str | None = None, **attrs: AttrValue) -> str:
-        """Apply a declared operator of one output and return its value.
+        """Apply a declared operator of one output and return its value, fresh or named `out`.
 
         Raises ModelError if the operator is not declared or refuses its operands.
         """
-        (value,) = self.node(opname, inputs, 1, outputs=None if out is None else [out], **attrs)
-        return value
+        return self._append(opname, inputs, [out], attrs)[0]
 
     def node(
+        self, opname: str, inputs: Sequence[str], n_outputs: int, **attrs: AttrValue
+    ) -> tuple[str, ...]:
+        """Apply a declared operator and return its first `n_outputs` values, as `op` does."""
+        return self._append(opname, inputs, [None] * n_outputs, attrs)
+
+    def _append(
         self,
         opname: str,
         inputs: Sequence[str],
-        n_outputs: int,
-        outputs: Sequence[str] | None = None,
-        **attrs: AttrValue,
+        outputs: Sequence[str | None],
+        attrs: dict[str, AttrValue],
     ) -> tuple[str, ...]:
-        """Apply a declared operator and return its first `n_outputs` values, fresh or named."""
         operator = OPERATORS.get(opname)
         if operator is None:
             raise ModelError(f"operator {opname!r} is not declared")
         types = tuple(self.type_of(v) if v else None for v in inputs)
         filled, found = _applied(operator, types, attrs)
-        if len(found) < n_outputs:
-            raise ModelError(f"{opname} has {len(found)} outputs here, not {n_outputs}")
-        values = tuple(outputs or self._fresh_results(opname, n_outputs))
-        for value, type in zip(values, found, strict=False):
-            if value:
-                self._claim(value)
-                self.types[value] = type
-        self.nodes.append(Node(opname, tuple(inputs), values, frozen_attrs(filled)))
-        return values
-
-    def _fresh_results(self, opname: str, count: int) -> tuple[str, ...]:
-        first = self.fresh(f"{opname.lower()}_")
-        return (first, *(self.fresh(f"{first}_{i}_") for i in range(1, count)))
+        if len(found) < len(outputs):
+            raise ModelError(f"{opname} has {len(found)} outputs here, not {len(outputs)}")
+        values: list[str] = []
+        for given, kind in zip(outputs, found, strict=False):
+            value = self.fresh(f"{opname.lower()}_") if given is None else given
+            self._claim(value)
+            self.types[value] = kind
+            values.append(value)
+        self.nodes.append(Node(opname, tuple(inputs), tuple(values), frozen_attrs(filled)))
+        return tuple(values)
 
     def output(self, value: str) -> str:
         """Mark a value as the next graph output."""

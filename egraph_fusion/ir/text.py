@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def _readable(array: Array) -> bool:
     return dtype.is_integer or dtype is DType.BOOL
 
 
-def _python(value: object) -> AttrValue:
+def _python(value: Any) -> AttrValue:
     """Return the Python value with the shortest exact text of a numpy scalar."""
     if isinstance(value, str | bytes):
         return value

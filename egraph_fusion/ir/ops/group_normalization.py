@@ -148,10 +148,18 @@ def _borders(attrs: Attrs) -> tuple[int, int]:
 
 
 def _lrn_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    x, size = first(types), integer(attrs, "size")
-    if size < 1 or x.shape is None or len(x.shape) < 2 or not isinstance(x.shape[1], int):
-        raise TypeRuleError(f"LRN: a window of {size} channels of {x}, whose number must be known")
+    x = first(types)
+    _channels(x, attrs)
     return (x,)
+
+
+def _channels(x: TensorType, attrs: Attrs) -> int:
+    """Return the number of channels, which the body must know; TypeRuleError if it is not."""
+    size = integer(attrs, "size")
+    channels = x.shape[1] if x.shape is not None and len(x.shape) > 1 else None
+    if size < 1 or not isinstance(channels, int):
+        raise TypeRuleError(f"LRN: a window of {size} channels of {x}, whose number must be known")
+    return channels
 
 
 def _lrn(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
@@ -169,9 +177,7 @@ def _lrn(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
 def _lrn_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
     """Sum the window's slices of the padded squares."""
     size, (before, after), rank = integer(attrs, "size"), _borders(attrs), rank_of(b, x[0])
-    channels = (b.type_of(x[0]).shape or ())[1]
-    if not isinstance(channels, int):
-        raise TypeRuleError(f"LRN: the number of channels of {b.type_of(x[0])} must be known")
+    channels = _channels(b.type_of(x[0]), attrs)
     pads = (0, before, *(0,) * (rank - 2), 0, after, *(0,) * (rank - 2))
     squares = b.op("Pad", b.op("Mul", x[0], x[0]), pads=pads)
     total = _window(b, squares, 0, channels)

@@ -192,7 +192,9 @@ def _one_hot(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
     whole = at.astype(np.int64)
     found = np.where(whole < 0, whole + depth, whole)
     hot = np.expand_dims(found, axis) == column
-    return (np.asarray(np.where(hot, pair[1], pair[0])),)
+    off, on = pair[:1].reshape(()), pair[1:].reshape(())
+    chosen: Array = np.where(hot, on, off)
+    return (chosen,)
 
 
 def _one_hot_pull(

@@ -13,11 +13,11 @@ class CountingScalars:
         self.count = 0
         self.leaf: Any = object()
 
-    def const(self, _value: float) -> Any:
+    def const(self, value: float) -> Any:
         """Return a literal, which costs nothing."""
         return self.leaf
 
-    def __getattr__(self, _name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return a constructor that counts one operation."""
 
         def apply(*_operands: Any) -> Any:

@@ -80,6 +80,14 @@ def _softplus(x: Array) -> Array:
     return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
 
 
+def _reciprocal(x: Array) -> Array:
+    return np.asarray(np.asarray(1, dtype=x.dtype) / x)
+
+
+def _relu(x: Array) -> Array:
+    return np.asarray(np.maximum(x, np.asarray(0, dtype=x.dtype)))
+
+
 def _pow(a: Array, b: Array) -> Array:
     if DType.of(a.dtype).is_integer:
         return np.asarray(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)
@@ -109,12 +117,12 @@ NUMPY_SCALARS: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
     "abs": np.abs,
     "sign": np.sign,
-    "reciprocal": lambda x: np.asarray(1, dtype=x.dtype) / x,
+    "reciprocal": _reciprocal,
     "floor": np.floor,
     "ceil": np.ceil,
     "round": np.rint,
     "sqrt": np.sqrt,
-    "relu": lambda x: np.maximum(x, np.asarray(0, dtype=x.dtype)),
+    "relu": _relu,
     "sigmoid": _float_work(_sigmoid),
     "softplus": _float_work(_softplus),
     "erf": _float_work(_erf),
