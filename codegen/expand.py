@@ -129,7 +129,7 @@ def expand(
 
     Composites are operators with a `body` in the registry; bodies may use composites again.
     """
-    read = {v for n in nodes for v in (*n.inputs, *n.outputs) if v}
+    read = {v for n in nodes for v in (*n.inputs, *n.outputs) if v} | {*inputs, *outputs}
     expansion = _Expansion(
         {v: graph.types[v] for v in read},
         {v: graph.constants[v] for v in read if v in graph.constants},

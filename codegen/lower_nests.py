@@ -186,6 +186,26 @@ def parallel(
     return For("p", flat, (*lets, *body), LoopKind.PARALLEL, grain=grain, note=note)
 
 
+def scoped(nests: Sequence[Stmt]) -> list[Stmt]:
+    """Return nests whose serial parts keep their names to themselves."""
+    out: list[Stmt] = []
+    alone: list[Stmt] = []
+    for stmt in nests:
+        if isinstance(stmt, For) and stmt.kind is LoopKind.PARALLEL:
+            out += _enclosed(alone)
+            alone = []
+            out.append(stmt)
+        else:
+            alone.append(stmt)
+    return [*out, *_enclosed(alone)]
+
+
+def _enclosed(body: Sequence[Stmt]) -> list[Stmt]:
+    if all(isinstance(s, For | Store) for s in body):
+        return [*body]
+    return [For("once", Const(1), tuple(body))]
+
+
 def serial(
     space: Space, body: tuple[Stmt, ...], kind: LoopKind = LoopKind.SERIAL
 ) -> tuple[Stmt, ...]:

@@ -140,7 +140,7 @@ def gemm(fragment: Fragment, n: Node) -> Terms:
 
 
 def einsum(fragment: Fragment, n: Node) -> Terms:
-    """Return the terms of an einsum: letters of the result are its index, the others are reduced."""
+    """Return the terms of an einsum: result letters are its index, the others are reduced."""
     shapes = [fragment.shape(v) for v in n.inputs]
     parts, right = einsum_terms(str(n.attrs["equation"]), [len(s) for s in shapes])
     sizes: dict[str, int] = {}

@@ -10,7 +10,7 @@ from egraph_fusion.codegen.expand import Fragment, LoweringError
 from egraph_fusion.codegen.index import stride_of
 from egraph_fusion.codegen.layout import Layout
 from egraph_fusion.codegen.loops import Alloc, Const, Expr, Let, Load, LoopKind, Stmt, Store, Var
-from egraph_fusion.codegen.lower_elements import Elements, Index, Source, is_reduction, offset
+from egraph_fusion.codegen.lower_elements import Elements, Index, Source, offset
 from egraph_fusion.codegen.lower_lets import hoisted, shared
 from egraph_fusion.codegen.lower_meaning import terms_of
 from egraph_fusion.codegen.lower_nests import Target, parallel, serial, stores_at
@@ -44,6 +44,7 @@ class _Rows:
     reduced: Space
     sources: dict[str, Source] = field(default_factory=dict[str, Source])
     body: list[Stmt] = field(default_factory=list[Stmt])
+    results: list[str] = field(default_factory=list[str])
 
     @property
     def full(self) -> Space:
@@ -72,6 +73,7 @@ class _Rows:
         self.body.append(result)
         dtype = self.fragment.types[terms.result].dtype
         known = self.known(self.space)
+        self.results.append(terms.result)
         self.sources[terms.result] = exactly(terms.result, index, Var(result.name, dtype), known)
 
     def result_index(self, result: str) -> Index:
@@ -245,10 +247,10 @@ def _full_stores(state: _Rows, targets: Sequence[Target]) -> list[Stmt]:
 
 def _row_place(state: _Rows, target: Target) -> Index:
     fragment = state.fragment
-    for n in fragment.nodes:
-        if is_reduction(fragment, n) and n.outputs[0] in reached(fragment, target.value):
-            index = state.result_index(n.outputs[0])
-            return pushed(fragment, n.outputs[0], target.value, state.space, index)
+    for result in state.results:
+        if result in reached(fragment, target.value):
+            index = state.result_index(result)
+            return pushed(fragment, result, target.value, state.space, index)
     raise LoweringError(f"{target.value!r} does not depend on the block's reductions")
 
 

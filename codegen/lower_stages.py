@@ -15,7 +15,7 @@ from egraph_fusion.codegen.lower_elements import (
     is_reduction,
 )
 from egraph_fusion.codegen.lower_meaning import terms_of
-from egraph_fusion.codegen.lower_nests import Target, pointwise
+from egraph_fusion.codegen.lower_nests import Target, pointwise, scoped
 from egraph_fusion.codegen.lower_push import reached
 from egraph_fusion.codegen.lower_reduce import reduce_nest
 from egraph_fusion.codegen.lower_rows import rows
@@ -62,6 +62,9 @@ class Stages:
         self._pointwise()
         return tuple(self.body)
 
+    def _add(self, nests: Sequence[Stmt]) -> None:
+        self.body += scoped(nests)
+
     def _concatenated(self, target: Target) -> list[Target]:
         """Return the operands of a Concat as targets within its place, if the block makes them."""
         n = self.fragment.producers.get(target.value)
@@ -82,7 +85,7 @@ class Stages:
             return 0
         targets = [t for t in self.pending if self._reaches(t.value, heavy)]
         try:
-            self.body += rows(self.known, run, targets)
+            self._add(rows(self.known, run, targets))
         except LoweringError:
             return 0
         self._store(targets)
@@ -115,12 +118,12 @@ class Stages:
 
     def _nest(self, n: Node, targets: Sequence[Target]) -> None:
         if n.op in SEARCHES:
-            self.body += search_nest(self.known, n, targets)
+            self._add(search_nest(self.known, n, targets))
         else:
             try:
-                self.body += self.contract(self.known, n, targets)
+                self._add(self.contract(self.known, n, targets))
             except LoweringError:
-                self.body += reduce_nest(self.known, terms_of(self.fragment, n), targets)
+                self._add(reduce_nest(self.known, terms_of(self.fragment, n), targets))
         self._store(targets)
 
     def _store(self, targets: Sequence[Target]) -> None:
@@ -156,4 +159,4 @@ class Stages:
         for t in self.pending:
             groups.setdefault(t.group, []).append(t)
         for group in groups.values():
-            self.body += pointwise(self.known, group)
+            self._add(pointwise(self.known, group))

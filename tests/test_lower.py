@@ -1,9 +1,15 @@
 """Lowered blocks of every kind, compiled together and compared with float64."""
 
 import pytest
+from block_strategies import blocks
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernel_runner import CProgram
 from lowered import Lowered, draw, lowered, program_of, reference, worst
 from lowering_blocks import BLOCKS, graph_of
+
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.ir.text import print_graph
 
 
 @pytest.fixture(scope="module")
@@ -30,3 +36,15 @@ def test_block_computes_what_its_nodes_mean(
     got, expected = case.run(program, inputs), reference(case.graph, inputs)
     limit = 2e-3 if name == "half_precision" else 2e-6
     assert max(worst(got[v], expected[v]) for v in case.graph.outputs) < limit
+
+
+@settings(max_examples=3)
+@given(st.lists(blocks(), min_size=25, max_size=25))
+def test_random_blocks_compute_what_their_nodes_mean(graphs: list[Graph]) -> None:
+    found = [lowered(graph, images=i % 2 == 1) for i, graph in enumerate(graphs)]
+    program = program_of(found)
+    for case in found:
+        inputs = draw(case.graph)
+        got, expected = case.run(program, inputs), reference(case.graph, inputs)
+        for v in case.graph.outputs:
+            assert worst(got[v], expected[v]) < 1e-5, print_graph(case.graph)
