@@ -180,7 +180,8 @@ def reduce_to(
 ) -> tuple[Stmt, ...]:
     """Return statements that leave the total of `terms` at the space's index in variable `name`."""
     term, conditions = _Nest(elements, terms, (), space, reduced).parts()
-    lets, (value,) = shared([guarded(conditions, term, terms.identity)], prefix="u")
+    prefix = "u" if reduced.names else f"{name}_"
+    lets, (value,) = shared([guarded(conditions, term, terms.identity)], prefix)
     carried = Var(name, terms.accumulator)
     step = Assign(name, Call(terms.combine, (carried, value)))
     start = Declare(name, terms.accumulator, terms.identity)
