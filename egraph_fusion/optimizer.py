@@ -103,12 +103,15 @@ def optimize(
     clock.stop("saturate")
     notes: list[str] = []
     candidates: list[_Candidate] = []
-    for state in result.states:
+    for state in reversed(result.states):
+        left = max(time_limit - clock.total, 1.0)
         try:
-            left = max(time_limit - clock.total, 1.0)
             candidates.append(_extracted(result, state, extractor, cost, allowed, left))
         except OptimizeError as e:
             notes.append(str(e))
+            continue
+        if candidates[-1].gap == 0:  # earlier states are part of this one, so none is cheaper
+            break
     clock.stop("extract")
     best = _best(graph, candidates)
     return Optimized(best.graph, _report(graph, result, best, clock.seconds, notes))
@@ -154,13 +157,10 @@ def _extracted(
     prices = Prices(result.loaded.interner, state, COST_MODELS[cost], allowed)
     offered = offer(result.loaded, state, prices)
     choice = EXTRACTORS[extractor](offered.snapshot, seconds)
-    chosen = {
-        offered.classes[c]: offered.enodes[offered.snapshot.payloads[n]]
-        for c, n in choice.nodes.items()
-    }
-    order = [offered.classes[c] for c in choice.order(offered.snapshot)]
     names = [t.rule.name for t in result.program.rules]
-    rebuilt = rebuild(result.loaded, state, prices, chosen, order, names)
+    rebuilt = rebuild(
+        result.loaded, state, prices, offered.chosen(choice), offered.order(choice), names
+    )
     return _Candidate(
         rebuilt.graph, totals(rebuilt.graph), _named_uses(rebuilt, names), choice.gap
     )

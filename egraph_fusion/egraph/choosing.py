@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,44 +11,111 @@ from egraph_fusion.egraph.pricing import Prices
 from egraph_fusion.egraph.snapshot import Node as SnapshotNode
 from egraph_fusion.egraph.snapshot import Snapshot
 from egraph_fusion.egraph.state import ENode, EState
+from egraph_fusion.extract.choice import Choice
+
+FOLDED = "Folded"
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A snapshot and what its numbers mean: `enodes` by payload, `classes` of the state by class."""
+    """A snapshot and what its numbers mean: `enodes` by payload, `classes` of the state by class.
+
+    Classes that are folded at compile time are leaves of the snapshot; `folded` says how each is
+    computed.
+    """
 
     snapshot: Snapshot
     enodes: tuple[ENode, ...]
     classes: tuple[int, ...]
+    folded: Mapping[int, ENode]
 
-    @property
-    def numbers(self) -> Mapping[int, int]:
-        """The snapshot's number of each class of the state."""
-        return {c: i for i, c in enumerate(self.classes)}
+    def chosen(self, choice: Choice) -> dict[int, ENode]:
+        """Return the e-node of every class of the state that a choice needs."""
+        payloads = self.snapshot.payloads
+        picked = {self.classes[c]: self.enodes[payloads[n]] for c, n in choice.nodes.items()}
+        return {**self.folded, **picked}
+
+    def order(self, choice: Choice) -> list[int]:
+        """Return the classes of the state that a choice needs, operands first."""
+        return [self.classes[c] for c in choice.order(self.snapshot)]
 
 
 def offer(loaded: Loaded, state: EState, prices: Prices) -> Offer:
     """Return the snapshot of a state: what may be chosen, nodes of the graph itself first."""
-    priced = [
+    folded = folded_choice(state, prices)
+    listed = [
         (n.made_by >= 0, eclass, n, cost)
         for eclass, members in state.classes.items()
-        for n in members
+        for n in ((folded[eclass],) if eclass in folded else members)
         if (cost := prices.of(eclass, n)) is not None and eclass not in n.children
     ]
-    priced.sort(key=lambda p: (p[0], p[1]))
-    mentioned = {c for _, eclass, n, _ in priced for c in (eclass, *n.children)}
+    listed.sort(key=lambda p: (p[0], p[1]))
     roots = [state.of_value[loaded.values[o]] for o in loaded.graph.outputs]
-    classes = tuple(sorted(mentioned | set(roots)))
+    operands = {k for _, eclass, n, _ in listed if eclass not in folded for k in n.children}
+    classes = tuple(sorted({eclass for _, eclass, _, _ in listed} | operands | set(roots)))
     number = {c: i for i, c in enumerate(classes)}
     nodes = [
         SnapshotNode(
             eclass=number[eclass],
-            children=tuple(number[k] for k in n.children),
+            children=() if eclass in folded else tuple(number[k] for k in n.children),
             cost=cost,
-            op=n.constructor if isinstance(n.constructor, str) else n.constructor.name,
+            op=FOLDED if eclass in folded else _op(n),
             payload=i,
         )
-        for i, (_, eclass, n, cost) in enumerate(priced)
+        for i, (_, eclass, n, cost) in enumerate(listed)
     ]
     wanted = list(dict.fromkeys(number[r] for r in roots))
-    return Offer(Snapshot.build(nodes, wanted), tuple(p[2] for p in priced), classes)
+    return Offer(Snapshot.build(nodes, wanted), tuple(p[2] for p in listed), classes, folded)
+
+
+def folded_choice(state: EState, prices: Prices) -> dict[int, ENode]:
+    """Return how each class that is folded is computed: with the fewest steps.
+
+    Nodes of the graph itself win ties.
+    """
+    inside = {c for c in state.classes if prices.folds(c) or _absent(state, c)}
+    users: dict[int, list[tuple[int, int]]] = {}
+    waiting: dict[tuple[int, int], int] = {}
+    queue: list[tuple[int, int, int, int]] = []
+    for eclass in sorted(inside):
+        for i, n in enumerate(state.classes[eclass]):
+            if prices.of(eclass, n) is None or not set(n.children) <= inside:
+                continue
+            waiting[eclass, i] = len(set(n.children))
+            for k in set(n.children):
+                users.setdefault(k, []).append((eclass, i))
+            if not n.children:
+                queue.append((0, 0, eclass, i))
+    return _settled(state, users, waiting, queue)
+
+
+def _settled(
+    state: EState,
+    users: Mapping[int, list[tuple[int, int]]],
+    waiting: dict[tuple[int, int], int],
+    queue: list[tuple[int, int, int, int]],
+) -> dict[int, ENode]:
+    """Settle classes in order of cost, as Knuth's algorithm does."""
+    settled: dict[int, ENode] = {}
+    steps: dict[int, int] = {}
+    heapq.heapify(queue)
+    while queue:
+        cost, _, eclass, i = heapq.heappop(queue)
+        if eclass in settled:
+            continue
+        settled[eclass], steps[eclass] = state.classes[eclass][i], cost
+        for user, j in users.get(eclass, ()):
+            waiting[user, j] -= 1
+            if not waiting[user, j]:
+                n = state.classes[user][j]
+                total = 1 + sum(steps[k] for k in n.children)
+                heapq.heappush(queue, (total, int(n.made_by >= 0), user, j))
+    return settled
+
+
+def _absent(state: EState, eclass: int) -> bool:
+    return any(n.constructor == "Absent" for n in state.classes[eclass])
+
+
+def _op(n: ENode) -> str:
+    return n.constructor if isinstance(n.constructor, str) else n.constructor.name

@@ -91,7 +91,7 @@ class Prices:
         wanted = self.state.types.get(eclass)
         if not original and self.interner.types(tuple(outs)) != wanted:
             return None
-        if self.folds(eclass):
+        if eclass in self.state.constant and self.folds(eclass):
             return self.model(Features(nbytes=1 + nominal(outs[0].size or 0) // 256))
         if not original and self.allowed and not self.allowed(c.op, tuple(ins), tuple(outs), attrs):
             return None
