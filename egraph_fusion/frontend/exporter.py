@@ -56,6 +56,7 @@ class Exporter:
         self.opset = opset or graph.opset or DEFAULT_OPSET
         self.initializers: dict[str, Constant] = {}
         self.by_content: dict[str, str] = {}
+        self.node_names = {n.name for n in graph.nodes if n.opaque}
         self.taken = set(graph.types) | set(_names_inside(graph.nodes))
         self.target = Target(self.opset, graph.types, graph.constant, self.constant)
 
@@ -177,8 +178,9 @@ class Exporter:
                 proto.doc_string = old.doc_string
             proto.metadata_props.extend(old.metadata_props)
         proto.op_type = node.op
-        if node.name:
+        if node.name and node.name not in self.node_names:
             proto.name = node.name
+            self.node_names.add(node.name)
         proto.input.extend(form.inputs)
         proto.output.extend(node.outputs)
         proto.attribute.extend(make_attribute(k, v) for k, v in sorted(form.attrs.items()))

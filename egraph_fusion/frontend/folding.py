@@ -137,7 +137,7 @@ def constant_range(numbers: Sequence[Array]) -> Array | None:
     start, limit, step = (int(n.reshape(())) for n in numbers)
     if step == 0 or len(range(start, limit, step)) * numbers[0].dtype.itemsize > MAX_BYTES:
         return None
-    return np.arange(start, limit, step, numbers[0].dtype)
+    return np.array(range(start, limit, step), numbers[0].dtype)
 
 
 def entries_of(array: Array) -> Shape | None:

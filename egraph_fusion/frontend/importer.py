@@ -20,7 +20,7 @@ from egraph_fusion.frontend import (
 )
 from egraph_fusion.frontend.files import read_model
 from egraph_fusion.frontend.inference import Inference
-from egraph_fusion.frontend.reading import Workspace, read_node
+from egraph_fusion.frontend.reading import read_node
 from egraph_fusion.frontend.scopes import captures, mentioned, shell_of
 from egraph_fusion.frontend.skeleton import (
     check_text,
@@ -31,6 +31,7 @@ from egraph_fusion.frontend.skeleton import (
 )
 from egraph_fusion.frontend.types import DimNames, read_input
 from egraph_fusion.frontend.weights import read_sparse, read_tensor
+from egraph_fusion.frontend.workspace import Workspace
 from egraph_fusion.ir.graph import Array, Constant, Graph, Node, topological
 from egraph_fusion.ir.tensors import TensorType
 

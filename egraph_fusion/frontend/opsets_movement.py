@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from egraph_fusion.frontend.forms import (
@@ -57,11 +59,11 @@ def _with_one_open(
 
 def _closed(wanted: tuple[int, ...], source: tuple[Dim, ...]) -> tuple[int, ...]:
     """Resolve a -1 where everything else is known; a wrong one is left for the type rule."""
-    rest, total = product(d for d in wanted if d != -1), product(source)
-    fits = isinstance(rest, int) and isinstance(total, int) and rest > 0 and total % rest == 0
-    if wanted.count(-1) != 1 or not fits or 0 in wanted:
+    total = product(source)
+    rest = prod(d for d in wanted if d != -1)
+    if not isinstance(total, int) or wanted.count(-1) != 1 or rest <= 0 or total % rest:
         return wanted
-    return tuple(total // rest if d == -1 else d for d in wanted)  # type: ignore[operator,misc]
+    return tuple(total // rest if d == -1 else d for d in wanted)
 
 
 @reads("Expand")

@@ -14,7 +14,7 @@ def element_name(code: int) -> str:
     dtype = ELEMENT_TYPES.get(code)
     if dtype is None or dtype is DType.STRING:
         raise CannotReadError(f"it converts to ONNX element type {code}")
-    return dtype.value
+    return str(dtype.value)
 
 
 @reads("QuantizeLinear", "DequantizeLinear", since=10)

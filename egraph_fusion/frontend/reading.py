@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 import onnx
 
 from egraph_fusion.errors import EgraphFusionError, ModelError
-from egraph_fusion.frontend.folding import constant_range, entries_of, folded, followed, shape_dims
 from egraph_fusion.frontend.forms import CannotReadError, Form, Raw, Reading, decode, reader_of
-from egraph_fusion.frontend.inference import Inference, dtype_complaint, schema_of
+from egraph_fusion.frontend.inference import dtype_complaint, schema_of
 from egraph_fusion.frontend.scopes import captures, subgraphs
 from egraph_fusion.frontend.weights import read_tensor
-from egraph_fusion.ir.dims import Shape, static
-from egraph_fusion.ir.graph import Array, AttrValue, Constant, Node, frozen_attrs
+from egraph_fusion.frontend.workspace import Workspace, fold, follow, shape_arithmetic
+from egraph_fusion.ir.graph import AttrValue, Constant, Node, frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import Attr, Operator, TypeRuleError, normalized
 from egraph_fusion.ir.tensors import DType, TensorType
@@ -32,42 +30,6 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "floats": (int, float),
     "strs": str,
 }
-
-
-@dataclass
-class Workspace:
-    """What is known while a model is read.
-
-    `arrays` holds constants and folded values, `dims` integer values known as dimensions,
-    `from_shape` values computed from shapes, `used` values that anything reads, `taken` all names.
-    """
-
-    opset: int
-    readable: str
-    inference: Inference
-    used: frozenset[str]
-    graph_outputs: frozenset[str]
-    taken: set[str]
-    types: dict[str, TensorType] = field(default_factory=dict)
-    arrays: dict[str, Array] = field(default_factory=dict)
-    dims: dict[str, Shape] = field(default_factory=dict)
-    constants: dict[str, Constant] = field(default_factory=dict)
-    from_shape: set[str] = field(default_factory=lambda: set())
-
-    def define(self, value: str, array: Array) -> None:
-        """Enter a constant of the graph."""
-        constant = Constant.of(array)
-        self.constants[value] = constant
-        self.arrays[value] = constant.array
-        self.types[value] = constant.type
-
-    def fresh(self, hint: str) -> str:
-        """Return a value name that nothing has."""
-        name, count = hint, 1
-        while name in self.taken:
-            name, count = f"{hint}_{count}", count + 1
-        self.taken.add(name)
-        return name
 
 
 def read_node(space: Workspace, proto: onnx.NodeProto) -> list[Node]:
@@ -130,7 +92,7 @@ def _check_dtypes(space: Workspace, proto: onnx.NodeProto, _form: Form) -> None:
 
 
 def _declared(space: Workspace, proto: onnx.NodeProto, form: Form) -> list[Node]:
-    known = _shape_arithmetic(space, form)
+    known = shape_arithmetic(space, form)
     if known:
         return []
     read = reader_of(form.op, form.opset)(form)
@@ -138,38 +100,8 @@ def _declared(space: Workspace, proto: onnx.NodeProto, form: Form) -> list[Node]
     nodes: list[Node] = []
     for reading in readings:
         nodes.extend(_apply(space, proto, form, reading, alone=len(readings) == 1))
-    _follow(space, form)
+    follow(space, form)
     return nodes
-
-
-def _shape_arithmetic(space: Workspace, form: Form) -> bool:
-    """Enter what a Shape or Size gives; whether that replaces the node."""
-    if form.op == "Range" and len(form.inputs) == 3:
-        numbers = [form.values.get(i) for i in range(3)]
-        array = constant_range([n for n in numbers if n is not None])
-        return array is not None and _enter(space, form.outputs[0], array)
-    if form.op not in ("Shape", "Size") or not form.outputs:
-        return False
-    dims, value = shape_dims(form), form.outputs[0]
-    if dims is None:
-        return False
-    space.from_shape.add(value)
-    sizes = static(dims)
-    if sizes is None:
-        space.dims[value] = dims
-        return False
-    array = np.array(sizes if form.op == "Shape" else sizes[0], np.int64)
-    return _enter(space, value, array)
-
-
-def _enter(space: Workspace, value: str, array: Array) -> bool:
-    """Enter a folded value; whether its node can go (a graph output keeps it)."""
-    if value in space.graph_outputs:
-        frozen = Constant.of(array)
-        space.arrays[value] = frozen.array
-        return False
-    space.define(value, array)
-    return True
 
 
 def _apply(
@@ -193,7 +125,7 @@ def _apply(
     for value, kind in zip(outputs, results, strict=False):
         if value:
             space.types[value] = kind
-    if _fold(space, operator, attrs, inputs, outputs, results):
+    if fold(space, operator, attrs, inputs, outputs, results):
         return []
     absorbed = {i: Constant.of(form.values[i]) for i in reading.absorbed if i in form.values}
     return [
@@ -268,45 +200,6 @@ def _sharpened(
         usable = kind.shape is None and found is not None and found.dtype is kind.dtype
         better.append(found if usable and found is not None else kind)
     return tuple(better)
-
-
-def _fold(
-    space: Workspace,
-    operator: Operator,
-    attrs: dict[str, AttrValue],
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    results: Sequence[TensorType],
-) -> bool:
-    present = [v for v in inputs if v]
-    tainted = any(v in space.from_shape for v in present)
-    if tainted:
-        space.from_shape.update(v for v in outputs if v)
-    if not present or not all(v in space.arrays for v in present):
-        return False
-    operands = [space.arrays[v] if v else None for v in inputs]
-    values = folded(operator, attrs, results, operands, tainted)
-    if values is None:
-        return False
-    entered = [_enter(space, v, a) for v, a in zip(outputs, values, strict=False) if v]
-    return all(entered)
-
-
-def _follow(space: Workspace, form: Form) -> None:
-    """Enter the result as dimensions if its operands are known as such."""
-    value = form.outputs[0] if form.outputs else ""
-    kind = space.types.get(value)
-    if not value or kind is None or kind.shape is None or len(kind.shape) > 1:
-        return
-    if value in space.arrays or not kind.dtype.is_integer:
-        return
-    entries: list[Shape | None] = []
-    for i in range(len(form.inputs)):
-        array = form.values.get(i)
-        entries.append(form.dims.get(i) if array is None else entries_of(array))
-    dims = followed(form, entries)
-    if dims is not None:
-        space.dims[value] = dims
 
 
 def _all_static(space: Workspace, proto: onnx.NodeProto) -> bool:

@@ -80,7 +80,7 @@ def _typed_length(tensor: TensorProto) -> int:
 
 def _byte_size(tensor: TensorProto) -> int:
     packed = _packed_size(tensor)
-    return prod(tensor.dims) * _dtype(tensor).itemsize if packed is None else packed
+    return int(prod(tensor.dims) * _dtype(tensor).itemsize) if packed is None else packed
 
 
 def _dtype(tensor: TensorProto) -> np.dtype[Any]:
