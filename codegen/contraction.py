@@ -26,7 +26,6 @@ from egraph_fusion.codegen.loops import (
     Expr,
     Load,
     Pointer,
-    Select,
     Stmt,
     Var,
     constant,
@@ -35,7 +34,7 @@ from egraph_fusion.codegen.lower_elements import Elements, Index
 from egraph_fusion.codegen.lower_meaning import terms_of
 from egraph_fusion.codegen.lower_nests import Target, filled
 from egraph_fusion.codegen.lower_space import Space
-from egraph_fusion.codegen.lower_terms import guarded
+from egraph_fusion.codegen.lower_terms import chosen, guarded
 from egraph_fusion.codegen.lower_windows import Window
 from egraph_fusion.codegen.microkernels import pack_panels
 from egraph_fusion.codegen.schedule import TargetInfo
@@ -71,18 +70,18 @@ def contract(
     if is_depthwise(fragment, n):
         return depthwise_nest(elements, n, terms, targets, arguments)
     form = form_of(fragment, n)
-    before, form, row = _left(elements, form, arguments)
+    before, form, row = left_rows(elements, form, arguments)
     tiling = target.tiling(
         prod(form.rows), form.columns, form.depth, prod(form.taps), prod(form.batch)
     )
-    packing, panel = _right(elements, n, form, tiling.nv * target.vl, arguments)
+    packing, panel = right_panels(elements, n, form, tiling.nv * target.vl, arguments)
     nest = ContractionNest(
         form, terms, elements, tuple(targets), tiling, target.vl, Operands(row, panel)
     )
     return (*before, *packing, *nest.body())
 
 
-def _left(
+def left_rows(
     elements: Elements, form: Form, arguments: Arguments
 ) -> tuple[tuple[Stmt, ...], Form, RowAddress]:
     """Return how rows are reached: in place where the depth is contiguous, else in a copy."""
@@ -185,7 +184,7 @@ def _merged_line(form: Form) -> Form:
     return replace(form, taps=form.taps[:-1], depth=form.taps[-1] * channels, right=right)
 
 
-def _right(
+def right_panels(
     elements: Elements, n: Node, form: Form, nr: int, arguments: Arguments
 ) -> tuple[tuple[Stmt, ...], PanelAddress]:
     """Return how panels are reached: packed before, in place, or packed now."""
@@ -210,7 +209,7 @@ def _right(
         element = form.right(known, index, tuple(inner[:taps]), inner[taps], column)
         if form.columns % nr == 0:
             return element
-        return Select(space.simplify(column < form.columns), element, ZERO)
+        return chosen(space.simplify(column < form.columns), element, ZERO)
 
     return filled(shape, buffer, value), _panels_of(buffer, panels, rows, nr)
 

@@ -135,7 +135,8 @@ class ContractionNest:
         left = Const(ceil(self.m / self.tiling.mr)) - Var("u") * self.tiles
         return Call("min", (Const(self.tiles), left))
 
-    def _row(self, tile: Expr, i: Expr) -> Expr:
+    def row(self, tile: Expr, i: Expr) -> Expr:
+        """Return the number of row `i` of a tile of the unit."""
         return self._first_row(tile) + i
 
     def _first_row(self, tile: Expr) -> Expr:
@@ -153,16 +154,16 @@ class ContractionNest:
         """Set the row pointers of every tile of the unit, all taps."""
         mr = self.tiling.mr
         count = self.tiles * self.taps * mr
-        body = self._pointer_row(Var("t"), depth)
+        body = self.pointer_row(Var("t"), depth)
         loop = For("t", self._tile_count(), (For("i", Const(mr), body),))
         return (PointerTable("rows", count), loop)
 
-    def _pointer_row(self, tile: Expr, depth: Expr | None) -> tuple[Stmt, ...]:
+    def pointer_row(self, tile: Expr, depth: Expr | None) -> tuple[Stmt, ...]:
         """Set the pointers of row `i` of a tile: one per tap."""
         mr, row = self.tiling.mr, Var("m")
         ranges = {"m": (0, self.m - 1)}
         index = split_index(row, self.form.rows, ranges)
-        lets: list[Stmt] = [Let("m", self._clamped(self._row(tile, Var("i"))))]
+        lets: list[Stmt] = [Let("m", self._clamped(self.row(tile, Var("i"))))]
         named: list[Expr] = []
         for d, part in enumerate(index):
             if isinstance(part, Const | Var):
@@ -193,7 +194,7 @@ class ContractionNest:
         pointer, stride = self.operands.panel(Var("b"), Var("n"))
         table = Table("rows", simplify(Var("t") * (self.taps * self.tiling.mr)))
         call = self._call(table, Const(self.taps), Const(self.form.depth), pointer, stride, 0)
-        body = (call(Const(0)), *self._epilogue(Var("t"), Const(0)))
+        body = (call(Const(0)), *self.epilogue(Var("t"), Const(0)))
         return (For("t", self._tile_count(), body),)
 
     def _call(
@@ -215,12 +216,8 @@ class ContractionNest:
 
         return at
 
-    def _epilogue(self, tile: Expr, place: Expr) -> tuple[Stmt, ...]:
+    def epilogue(self, tile: Expr, place: Expr) -> tuple[Stmt, ...]:
         """Store what becomes of a tile whose accumulators start at `place`."""
-        mr = self.tiling.mr
-        rows: Expr = Const(mr)
-        if self.m % mr:
-            rows = Call("min", (Const(mr), Const(self.m) - self._first_row(tile)))
         space, index = self._result_space()
         known = self.elements.within(space.simplify)
         stored = Load("acc", simplify(place + Var("i") * self.nr + Var("j")), DType.FLOAT32)
@@ -228,8 +225,19 @@ class ContractionNest:
         column = Var("n") * self.nr + Var("j") if self.panels > 1 else Var("j")
         ranges = {**space.ranges, "n": (0, self.panels - 1), "j": (0, self.nr - 1)}
         placed = tuple(substituted(s, {"c": column}, ranges) for s in stores)
-        row = Let("m", simplify(self._row(tile, Var("i"))))
-        return (For("i", rows, (row, For("j", self._columns(), placed, LoopKind.VECTOR))),)
+        row = Let("m", simplify(self.row(tile, Var("i"))))
+        return (
+            For(
+                "i", self.row_count(tile), (row, For("j", self._columns(), placed, LoopKind.VECTOR))
+            ),
+        )
+
+    def row_count(self, tile: Expr) -> Expr:
+        """Return how many rows of a tile exist."""
+        mr = self.tiling.mr
+        if self.m % mr == 0:
+            return Const(mr)
+        return Call("min", (Const(mr), Const(self.m) - self._first_row(tile)))
 
     def _columns(self) -> Expr:
         """Return how many columns of the panel exist."""
@@ -272,7 +280,7 @@ class ContractionNest:
 
     def _epilogues(self) -> tuple[Stmt, ...]:
         size = self.tiling.mr * self.nr
-        return (For("t", self._tile_count(), self._epilogue(Var("t"), Var("t") * size)),)
+        return (For("t", self._tile_count(), self.epilogue(Var("t"), Var("t") * size)),)
 
 
 def _dims(shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from egraph_fusion.codegen.attention import attention_nest
 from egraph_fusion.codegen.contraction import contract
 from egraph_fusion.codegen.expand import Fragment, LoweringError, expand
 from egraph_fusion.codegen.layout import Layout, row_major
@@ -145,6 +146,24 @@ class _Arguments:
         return row_major(len(shape))
 
 
+@dataclass(frozen=True)
+class _MicroKernels:
+    """Writes contractions into the kernel whose arguments are being collected."""
+
+    arguments: _Arguments
+    target: TargetInfo
+
+    def single(self, elements: Elements, n: Node, targets: Sequence[Target]) -> tuple[Stmt, ...]:
+        """Return the nests of one contraction."""
+        return contract(elements, n, targets, self.arguments, self.target)
+
+    def attention(
+        self, elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]
+    ) -> tuple[Stmt, ...]:
+        """Return the nests of two contractions with reductions of rows between them."""
+        return attention_nest(elements, heavy, targets, self.arguments, self.target)
+
+
 def _transposed(order: tuple[int, ...]) -> Callable[[Array], Array]:
     return lambda array: np.ascontiguousarray(np.transpose(array, order))
 
@@ -187,10 +206,8 @@ def lower_block(
         if prod(fragment.shape(v))
     ]
 
-    def contraction(known: Elements, n: Node, to: Sequence[Target]) -> tuple[Stmt, ...]:
-        return contract(known, n, to, found, target)
-
-    body = Stages(elements, found.scratch, contraction, targets).run()
+    contractions = _MicroKernels(found, target)
+    body = Stages(elements, found.scratch, contractions, targets).run()
     return _finished(graph, nodes, found, body)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -33,7 +33,7 @@ _EXPENSIVE = frozenset(
 
 
 @dataclass
-class _Rows:
+class RowState:
     """The statements of one row, and what is known of the row's values so far."""
 
     fragment: Fragment
@@ -96,6 +96,15 @@ class _Rows:
         self.body += serial(self.reduced, (*lets, write), LoopKind.VECTOR)
         self.sources[value] = self._in_row(value, buffer)
 
+    def loop(
+        self, values: Sequence[Expr], writes: Callable[[tuple[Expr, ...]], tuple[Stmt, ...]]
+    ) -> tuple[Stmt, ...]:
+        """Return the loop over the row that computes `values` and does `writes` of them."""
+        outside, moved = hoisted(values, self.reduced.names, "g")
+        lets, named = shared(moved)
+        inner = (*lets, *writes(named))
+        return (*outside, *serial(self.reduced, inner, LoopKind.VECTOR))
+
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Extents of the reduced axes."""
@@ -131,9 +140,9 @@ def rows(elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]) -
     """
     fragment = elements.fragment
     state = _start(elements, heavy, targets)
-    kept = _worth_keeping(fragment, heavy, targets, state.shape, state.row_shape)
+    kept = worth_keeping(fragment, heavy, [t.value for t in targets], state.shape, state.row_shape)
     for number, n in enumerate(heavy):
-        for value in kept.pop(n.outputs[0], ()):
+        for value in kept.get(n.outputs[0], ()):
             state.keep(value, len(state.body))
         state.reduce(terms_of(fragment, n), number)
     _finish(state, targets)
@@ -143,7 +152,7 @@ def rows(elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]) -
     return (parallel(state.space.names, state.space.extents, tuple(state.body), work),)
 
 
-def _start(elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]) -> _Rows:
+def _start(elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]) -> RowState:
     fragment = elements.fragment
     shape = fragment.shape(heavy[0].inputs[0])
     axes = ints(heavy[0].attrs, "axes", ())
@@ -157,12 +166,12 @@ def _start(elements: Elements, heavy: Sequence[Node], targets: Sequence[Target])
     row_order = Layout(tuple(sorted(range(len(axes)), key=lambda a: layout.order.index(axes[a]))))
     space = plain_space(lines, layout)
     reduced = plain_space([shape[a] for a in axes], row_order, prefix="r")
-    state = _Rows(fragment, elements, shape, axes, space, reduced)
+    state = RowState(fragment, elements, shape, axes, space, reduced)
     _expect_contiguous(state, heavy[0])
     return state
 
 
-def _expect_contiguous(state: _Rows, n: Node) -> None:
+def _expect_contiguous(state: RowState, n: Node) -> None:
     """Raise LoweringError if vectors should rather run over neighbouring rows."""
     if not state.reduced.names or not state.space.names:
         return
@@ -179,10 +188,10 @@ def _unit(load: Load, name: str) -> bool:
     return stride_of(load.index, name) == Const(1)
 
 
-def _worth_keeping(
+def worth_keeping(
     fragment: Fragment,
     heavy: Sequence[Node],
-    targets: Sequence[Target],
+    ends: Sequence[str],
     shape: tuple[int, ...],
     row: tuple[int, ...],
 ) -> dict[str, list[str]]:
@@ -190,7 +199,7 @@ def _worth_keeping(
     if prod(row) > LARGEST_ROW:
         return {}
     stages = [(n.outputs[0], reached(fragment, n.inputs[0])) for n in heavy]
-    last = set[str]().union(*(reached(fragment, t.value) for t in targets))
+    last = set[str]().union(*(reached(fragment, v) for v in ends))
     kept: dict[str, list[str]] = {}
     taken: set[str] = set()
     for position, (result, members) in enumerate(stages):
@@ -218,7 +227,7 @@ def _is_expensive(fragment: Fragment, n: Node) -> bool:
     return fragment.operator(n).scalar is not None and n.op in _EXPENSIVE
 
 
-def _finish(state: _Rows, targets: Sequence[Target]) -> None:
+def _finish(state: RowState, targets: Sequence[Target]) -> None:
     size, lines = prod(state.shape), prod(state.shape) // max(1, prod(state.row_shape))
     full = [t for t in targets if prod(t.shape) == size]
     rest = [t for t in targets if prod(t.shape) != size]
@@ -232,20 +241,19 @@ def _finish(state: _Rows, targets: Sequence[Target]) -> None:
     state.body += _full_stores(state, full)
 
 
-def _full_stores(state: _Rows, targets: Sequence[Target]) -> list[Stmt]:
+def _full_stores(state: RowState, targets: Sequence[Target]) -> tuple[Stmt, ...]:
     known = state.known(state.full)
     places = [_full_place(state, t) for t in targets]
     values = [known.at(t.value, p) for t, p in zip(targets, places, strict=True)]
-    outside, moved = hoisted(values, state.reduced.names, "g")
-    lets, named = shared(moved)
-    writes = [
-        Store(t.buffer, known.simplify(t.place(p)), v)
-        for t, p, v in zip(targets, places, named, strict=True)
-    ]
-    return [*outside, *serial(state.reduced, (*lets, *writes), LoopKind.VECTOR)]
+
+    def writes(named: tuple[Expr, ...]) -> tuple[Stmt, ...]:
+        rows = zip(targets, places, named, strict=True)
+        return tuple(Store(t.buffer, known.simplify(t.place(p)), v) for t, p, v in rows)
+
+    return state.loop(values, writes)
 
 
-def _row_place(state: _Rows, target: Target) -> Index:
+def _row_place(state: RowState, target: Target) -> Index:
     fragment = state.fragment
     for result in state.results:
         if result in reached(fragment, target.value):
@@ -254,7 +262,7 @@ def _row_place(state: _Rows, target: Target) -> Index:
     raise LoweringError(f"{target.value!r} does not depend on the block's reductions")
 
 
-def _full_place(state: _Rows, target: Target) -> Index:
+def _full_place(state: RowState, target: Target) -> Index:
     fragment = state.fragment
     if target.shape == state.shape:
         return state.full.index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from egraph_fusion.codegen.expand import Fragment, LoweringError
 from egraph_fusion.codegen.layout import row_major
@@ -26,8 +27,19 @@ from egraph_fusion.ir.tensors import DType
 Scratch = Callable[[DType, int], str]
 """Adds a scratch buffer of the kernel and returns its name."""
 
-Contract = Callable[[Elements, Node, Sequence[Target]], tuple[Stmt, ...]]
-"""Returns the nests of a contraction through a micro-kernel, or raises LoweringError."""
+
+class Contractions(Protocol):
+    """Writes contractions through micro-kernels, or raises LoweringError."""
+
+    def single(self, elements: Elements, n: Node, targets: Sequence[Target]) -> tuple[Stmt, ...]:
+        """Return the nests of one contraction."""
+        ...
+
+    def attention(
+        self, elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]
+    ) -> tuple[Stmt, ...]:
+        """Return the nests of two contractions with reductions of rows between them."""
+        ...
 
 
 @dataclass
@@ -36,7 +48,7 @@ class Stages:
 
     elements: Elements
     scratch: Scratch
-    contract: Contract
+    contractions: Contractions
     pending: list[Target]
     stored: dict[str, Source] = field(default_factory=dict[str, Source])
     body: list[Stmt] = field(default_factory=list[Stmt])
@@ -57,7 +69,7 @@ class Stages:
         if len(heavy) > 1:
             self.pending = [part for t in self.pending for part in self._concatenated(t)]
         while heavy:
-            done = self._rows(heavy) or self._single(heavy)
+            done = self._attention(heavy) or self._rows(heavy) or self._single(heavy)
             heavy = heavy[done:]
         self._pointwise()
         return tuple(self.body)
@@ -77,6 +89,25 @@ class Stages:
         sizes = [self.fragment.shape(v)[axis] for v in n.inputs]
         parts = target.parts(n.inputs, sizes, axis)
         return [inner for part in parts for inner in self._concatenated(part)]
+
+    def _attention(self, heavy: Sequence[Node]) -> int:
+        """Fuse two contractions through the rows between them; return how many operators were."""
+        ends = [i for i, n in enumerate(heavy) if not is_reduction(self.fragment, n)]
+        if len(ends) < 2 or ends[0] != 0 or ends[1] == 1:
+            return 0
+        run, later = heavy[: ends[1] + 1], heavy[ends[1] + 1 :]
+        targets = [t for t in self.pending if self._made_of(t.value, run[-1], later)]
+        inner = {n.outputs[0] for n in run[:-1]}
+        others = [v for n in later for v in n.inputs if v]
+        others += [t.value for t in self.pending if t not in targets]
+        if not targets or any(inner & self._unstored(v) for v in others):
+            return 0
+        try:
+            self._add(self.contractions.attention(self.known, run, targets))
+        except LoweringError:
+            return 0
+        self._store(targets)
+        return len(run)
 
     def _rows(self, heavy: Sequence[Node]) -> int:
         """Fuse the reductions from here on, if they share their rows; return how many were."""
@@ -121,7 +152,7 @@ class Stages:
             self._add(search_nest(self.known, n, targets))
         else:
             try:
-                self._add(self.contract(self.known, n, targets))
+                self._add(self.contractions.single(self.known, n, targets))
             except LoweringError:
                 self._add(reduce_nest(self.known, terms_of(self.fragment, n), targets))
         self._store(targets)

@@ -109,6 +109,13 @@ def guarded(conditions: Sequence[Expr], value: Expr, otherwise: Expr) -> Expr:
     return value if not conditions else Select(conjunction(conditions), value, otherwise)
 
 
+def chosen(cond: Expr, yes: Expr, no: Expr) -> Expr:
+    """Return `yes` where `cond` holds, else `no`; a known condition decides now."""
+    if isinstance(cond, Const):
+        return yes if cond.value else no
+    return Select(cond, yes, no)
+
+
 def conjunction(conditions: Sequence[Expr]) -> Expr:
     """Return the conjunction of at least one condition."""
     total = conditions[0]
