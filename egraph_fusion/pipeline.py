@@ -15,13 +15,16 @@ from egraph_fusion.errors import CompileError, EgraphFusionError
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend import save as save_model
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
+from egraph_fusion.frontend.input_values import fix_input_values, value_inputs
 from egraph_fusion.fusion.dnnfusion import estimated_profit, plan_dnnfusion
 from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.fusion.plan import Plan
 from egraph_fusion.ir.graph import Graph, Node
+from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.optimizer import optimize
 from egraph_fusion.runtime.assemble import Assembly, assemble, ports, refusal
 from egraph_fusion.runtime.container import read
+from egraph_fusion.runtime.feeds import Request
 from egraph_fusion.runtime.program import Program
 from egraph_fusion.runtime.session import Native, Session
 from egraph_fusion.runtime.targets import TARGETS, load_native
@@ -156,15 +159,29 @@ def compile(
     def native(program: Program) -> Native:
         return load_native(program, count)
 
-    if any(graph.types[v].static_shape is None for v in graph.inputs):
-        return Session(ports(graph), {}, native, lambda s: _specialized(graph, s, options))
+    bound = value_inputs(graph)
+    if bound or any(_is_symbolic(graph.types[v]) for v in graph.inputs):
+
+        def specialize(request: Request) -> Program:
+            found: Program = _through(specialized(graph, request), options)
+            return found
+
+        return Session(ports(graph), {}, native, specialize, bound)
     key = tuple(graph.types[v].static_shape or () for v in graph.inputs)
     return Session(ports(graph), {key: _through(graph, options)}, native)
 
 
-def _specialized(graph: Graph, shapes: Mapping[str, tuple[int, ...]], options: Options) -> Program:
-    found: Program = _through(fix_input_shapes(graph, shapes), options)
-    return found
+def _is_symbolic(kind: TensorType) -> bool:
+    """Whether a tensor's shape is not fixed; sequences and the like have none to fix."""
+    return kind.static_shape is None and (kind.shape is not None or kind.dtype is not DType.OTHER)
+
+
+def specialized(graph: Graph, request: Request) -> Graph:
+    """Return `graph` for the shapes and values that `request` says, where these are not fixed."""
+    extents = zip(graph.inputs, request.extents, strict=True)
+    shapes = {v: s for v, s in extents if _is_symbolic(graph.types[v])}
+    fixed = fix_input_shapes(graph, shapes) if shapes else graph
+    return fix_input_values(fixed, request.values) if request.values else fixed
 
 
 def load_compiled(path: str | Path, threads: int | None = None) -> Session:
@@ -185,6 +202,7 @@ def emit_c(source: Source, folder: str | Path, march: str | None = None) -> list
 
 def write_sources(session: Session, folder: str | Path) -> list[Path]:
     """Write the generated text of all compiled programs into `folder` and return the paths."""
+    session.prepare()
     if not session.programs:
         raise CompileError("nothing is compiled yet: the model's input shapes are symbolic")
     root = Path(folder)

@@ -60,9 +60,13 @@ _UNREADABLE = (
 )
 
 
-def load(source: str | Path | onnx.ModelProto) -> Graph:
+def load(
+    source: str | Path | onnx.ModelProto, values: Mapping[str, Array] | None = None
+) -> Graph:
     """Read an ONNX model into a graph.
 
+    With `values` of some inputs, the graph is right for these values only: what depends on nothing
+    else may be folded.
     Initializers that are also inputs are inputs with a default (`Graph.defaults`); in files of IR
     version 3 and older, where every initializer has to be listed as an input, they are constants.
     Raises ModelError, naming the file or model, for anything that is not a well-formed model.
@@ -70,9 +74,9 @@ def load(source: str | Path | onnx.ModelProto) -> Graph:
     name = "the model" if isinstance(source, onnx.ModelProto) else str(source)
     try:
         if isinstance(source, onnx.ModelProto):
-            return _graph_of(source, None)
+            return _graph_of(source, None, values or {})
         path = Path(source)
-        return _graph_of(read_model(path), path.resolve().parent)
+        return _graph_of(read_model(path), path.resolve().parent, values or {})
     except EgraphFusionError as error:
         text = str(error)
         raise ModelError(text if text.startswith(name) else f"{name}: {text}") from error
@@ -81,7 +85,9 @@ def load(source: str | Path | onnx.ModelProto) -> Graph:
         raise ModelError(f"{name} is malformed and cannot be read ({kind}: {error})") from error
 
 
-def _graph_of(model: onnx.ModelProto, folder: Path | None) -> Graph:
+def _graph_of(
+    model: onnx.ModelProto, folder: Path | None, values: Mapping[str, Array]
+) -> Graph:
     check_text(model)
     versions = opsets_of(model)
     header = header_of(model)
@@ -91,6 +97,7 @@ def _graph_of(model: onnx.ModelProto, folder: Path | None) -> Graph:
     _check_versions(model, versions, nodes)
     space = _workspace(model, header, versions, nodes, weights)
     inputs, defaults = _inputs(model, space, weights)
+    _assume(space, inputs, values)
     for value, array in weights.items():
         if value not in defaults:
             _declare(space, value, "an initializer")
@@ -188,6 +195,15 @@ def _inputs(
         if info.name in weights:
             defaults[info.name] = _default(info.name, weights[info.name], space.types[info.name])
     return tuple(inputs), defaults
+
+
+def _assume(space: Workspace, inputs: Sequence[str], values: Mapping[str, Array]) -> None:
+    """Enter the values of inputs as if they had been computed from shapes."""
+    for name, array in values.items():
+        if name not in inputs:
+            raise ModelError(f"no input is called {name!r}; the inputs are {list(inputs)}")
+        space.arrays[name] = Constant.of(array).array
+        space.from_shape.add(name)
 
 
 def _default(name: str, array: Array, kind: TensorType) -> Constant:

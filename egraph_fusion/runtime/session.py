@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,13 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egraph_fusion.errors import CompileError, RunError
-from egraph_fusion.ir.dims import Dim
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.runtime import fallback
+from egraph_fusion.runtime.feeds import Extents, Request, accept, extents, is_tensor, random_array
 from egraph_fusion.runtime.program import FallbackStep, NativeStep, Port, Program, StepRecord
 
 Array = NDArray[Any]
-Shapes = Mapping[str, tuple[int, ...]]
+
+MAX_BOUND_ELEMENTS = 64
+MAX_BOUND_PROGRAMS = 32
+"""Programs compiled for values of inputs; further values run in the program for any value."""
 
 
 class Native(Protocol):
@@ -31,8 +34,8 @@ class Native(Protocol):
         ...
 
 
-# Compiles the program for given input shapes, and loads a program's native code.
-Specialize = Callable[[Shapes], Program]
+# Compiles the program that a request asks for, and loads a program's native code.
+Specialize = Callable[[Request], Program]
 Load = Callable[[Program], Native]
 
 
@@ -62,20 +65,25 @@ class Session:
     """A model compiled for one target.
 
     A model with symbolic input shapes is compiled again for each new set of shapes it is called
-    with (and kept), unless its shapes were fixed by `compile(..., shapes=...)`.
+    with (and kept), unless its shapes were fixed by `compile(..., shapes=...)`.  Where small inputs
+    decide shapes, axes or the like, it is also compiled for their values (`bound_values` lists
+    them), up to `MAX_BOUND_PROGRAMS` times; after that the fallback runs what depends on them.
     """
 
     def __init__(
         self,
         ports: tuple[tuple[Port, ...], tuple[Port, ...]],
-        programs: Mapping[tuple[tuple[int, ...], ...], Program],
+        programs: Mapping[Extents, Program],
         load: Load,
         specialize: Specialize | None = None,
+        value_inputs: Collection[str] = (),
     ) -> None:
         self._inputs, self._outputs = ports
-        self._programs = dict(programs)
+        self._programs = {Request(shapes).key: p for shapes, p in programs.items()}
         self._load = load
         self._specialize = specialize
+        self._value_inputs = frozenset(value_inputs)
+        self._bound_values: list[dict[str, Any]] = []
         self._natives: dict[int, Native] = {}
 
     def get_inputs(self) -> list[NodeArg]:
@@ -88,15 +96,20 @@ class Session:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """The programs compiled so far, one for each set of input shapes."""
+        """The programs compiled so far, one for each set of input shapes or values."""
         return tuple(self._programs.values())
+
+    @property
+    def bound_values(self) -> tuple[dict[str, Any], ...]:
+        """The values of inputs that programs were compiled for, as lists and numbers."""
+        return tuple(self._bound_values)
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Array]) -> list[Array]:
         """Run the model on `feeds` (name to array) and return the wanted outputs (None: all).
 
         Raises RunError for a missing or unknown input, a wrong dtype or shape, an unknown output.
         """
-        arrays = self._accept(feeds)
+        arrays = accept(self._inputs, feeds)
         wanted = self._wanted(output_names)
         program = self._program(arrays)
         slots = self._execute(program, arrays)
@@ -107,7 +120,7 @@ class Session:
 
         `seconds` is the median over the runs of one launch's wall time.
         """
-        arrays = self._accept(feeds if feeds is not None else self.random_feeds())
+        arrays = accept(self._inputs, feeds if feeds is not None else self.random_feeds())
         program = self._program(arrays)
         times: list[list[float]] = []
         for _ in range(max(1, runs)):
@@ -119,7 +132,7 @@ class Session:
 
     def steps(self, feeds: Mapping[str, Array] | None = None) -> tuple[StepRecord, ...]:
         """List the launches of one run without running."""
-        arrays = self._accept(feeds if feeds is not None else self.random_feeds())
+        arrays = accept(self._inputs, feeds if feeds is not None else self.random_feeds())
         return self._program(arrays).records()
 
     def save(self, path: str | Path) -> None:
@@ -129,13 +142,15 @@ class Session:
         """
         from egraph_fusion.runtime.container import write
 
-        if not self._programs:
+        self.prepare()
+        programs = {shapes: p for (shapes, values), p in self._programs.items() if not values}
+        if not programs:
             names = ", ".join(p.name for p in self._inputs)
             raise CompileError(
                 f"nothing to save: the shapes of {names} are symbolic; fix them with "
                 "compile(..., shapes={name: dims}) or run the session once"
             )
-        write(Path(path), (self._inputs, self._outputs), self._programs)
+        write(Path(path), (self._inputs, self._outputs), programs)
 
     def _native(self, program: Program) -> Native:
         if id(program) not in self._natives:
@@ -149,23 +164,44 @@ class Session:
             raise RunError(f"no output is called {unknown[0]!r}; the outputs are {known}")
         return [known.index(n) for n in (known if names is None else names)]
 
-    def _accept(self, feeds: Mapping[str, Array]) -> list[Array]:
-        known = {p.name for p in self._inputs}
-        unknown = [n for n in feeds if n not in known]
-        if unknown:
-            raise RunError(f"no input is called {unknown[0]!r}; the inputs are {sorted(known)}")
-        bound: dict[str, tuple[int, str]] = {}
-        return [_accept_one(p, feeds.get(p.name), bound) for p in self._inputs]
+    def request(self, feeds: Mapping[str, Array]) -> Request:
+        """Return what the program that runs `feeds` is compiled for; errors as `run`."""
+        return self._request(accept(self._inputs, feeds))
+
+    def adopt(self, request: Request, program: Program) -> None:
+        """Run what `request` says with `program` from now on."""
+        self._programs[request.key] = program
+        if request.values:
+            self._bound_values.append({v: a.tolist() for v, a in request.values.items()})
+
+    def prepare(self) -> None:
+        """Compile the program for the declared input shapes if these are fixed and none is yet."""
+        shapes = [p.type.static_shape if is_tensor(p) else () for p in self._inputs]
+        known = [s for s in shapes if s is not None]
+        if len(known) == len(shapes):
+            self._program_for(Request(tuple(known)))
+
+    def _request(self, arrays: Sequence[Array]) -> Request:
+        values = {
+            p.name: a
+            for p, a in zip(self._inputs, arrays, strict=True)
+            if p.name in self._value_inputs and a.size <= MAX_BOUND_ELEMENTS
+        }
+        wanted = Request(extents(self._inputs, arrays), values)
+        full = len(self._bound_values) >= MAX_BOUND_PROGRAMS and wanted.key not in self._programs
+        return Request(wanted.extents) if full else wanted
 
     def _program(self, arrays: Sequence[Array]) -> Program:
-        key = tuple(a.shape for a in arrays)
-        if key not in self._programs:
+        return self._program_for(self._request(arrays))
+
+    def _program_for(self, request: Request) -> Program:
+        if request.key not in self._programs:
             if self._specialize is None:
-                fixed = [list(k) for k in self._programs]
-                raise RunError(f"this model is compiled for input shapes {fixed}, not {list(key)}")
-            shapes = {p.name: s for p, s in zip(self._inputs, key, strict=True)}
-            self._programs[key] = self._specialize(shapes)
-        return self._programs[key]
+                fixed = [list(shapes) for shapes, _ in self._programs]
+                wanted = list(request.extents)
+                raise RunError(f"this model is compiled for input shapes {fixed}, not {wanted}")
+            self.adopt(request, self._specialize(request))
+        return self._programs[request.key]
 
     def _execute(
         self,
@@ -189,7 +225,7 @@ class Session:
     def random_feeds(self) -> dict[str, Array]:
         """Return seeded inputs: normal floats, other values 0 or 1; symbolic dims are 1."""
         rng = np.random.default_rng(0)
-        return {p.name: _random(p, rng) for p in self._inputs if p.default is None}
+        return {p.name: random_array(p, rng) for p in self._inputs if p.default is None}
 
 
 def _allocate(program: Program, step: NativeStep, slots: list[Any]) -> None:
@@ -214,36 +250,6 @@ def _run_fallback(step: FallbackStep, slots: list[Any], seconds: list[float] | N
         seconds.append(time.perf_counter() - start)
 
 
-def _accept_one(port: Port, value: Any, bound: dict[str, tuple[int, str]]) -> Array:
-    if value is None and port.default is None:
-        raise RunError(f"input {port.name!r} ({port.type}) is missing")
-    array = np.asarray(port.default if value is None else value)
-    if port.type.shape is None and port.type.dtype in (DType.OTHER, DType.STRING):
-        return array
-    if DType.of(array.dtype) is not port.type.dtype:
-        raise RunError(f"input {port.name!r}: expected {port.type}, got dtype {array.dtype}")
-    if port.type.shape is not None:
-        _check_shape(port, port.type.shape, array.shape, bound)
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
-
-
-def _check_shape(
-    port: Port, want: tuple[Dim, ...], got: tuple[int, ...], bound: dict[str, tuple[int, str]]
-) -> None:
-    wrong = len(want) != len(got) or any(
-        isinstance(w, int) and w != g for w, g in zip(want, got, strict=True)
-    )
-    if wrong:
-        raise RunError(f"input {port.name!r}: expected {port.type}, got shape {list(got)}")
-    for w, g in zip(want, got, strict=True):
-        if not isinstance(w, int):
-            size, by = bound.setdefault(str(w), (g, port.name))
-            if size != g:
-                raise RunError(
-                    f"input {port.name!r}: dimension {w} is {g} here but {size} in input {by!r}"
-                )
-
-
 def _node_arg(port: Port) -> NodeArg:
     shape = port.type.shape
     dims: list[int | str | None] = [d if isinstance(d, int) else str(d) for d in shape or ()]
@@ -252,13 +258,6 @@ def _node_arg(port: Port) -> NodeArg:
 
 
 _ONNX_NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double"}
-
-
-def _random(port: Port, rng: np.random.Generator) -> Array:
-    dims = [d if isinstance(d, int) else 1 for d in port.type.shape or ()]
-    if port.type.dtype.is_float:
-        return rng.standard_normal(dims).astype(port.type.dtype.numpy)
-    return rng.integers(0, 2, dims).astype(port.type.dtype.numpy)
 
 
 def _profile_step(record: StepRecord, seconds: float) -> ProfileStep:

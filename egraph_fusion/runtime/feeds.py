@@ -1,0 +1,95 @@
+"""What a caller feeds a model: checked against the declared inputs, or made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from egraph_fusion.errors import RunError
+from egraph_fusion.ir.dims import Dim
+from egraph_fusion.ir.tensors import DType
+from egraph_fusion.runtime.program import Port
+
+Array = NDArray[Any]
+Extents = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a program is compiled for: the shape of each input, and values of some small ones.
+
+    Inputs that are no tensors have shape ().
+    """
+
+    extents: Extents
+    values: Mapping[str, Array] = field(default_factory=dict[str, Array])
+
+    @property
+    def key(self) -> tuple[Extents, tuple[bytes, ...]]:
+        """Equal for requests that one program serves."""
+        return self.extents, tuple(v.tobytes() for v in self.values.values())
+
+
+def accept(ports: Sequence[Port], feeds: Mapping[str, Any]) -> list[Array]:
+    """Return the arrays of `feeds` in the inputs' order, contiguous.
+
+    Raises RunError for a missing or unknown input, a wrong dtype or shape.
+    """
+    known = {p.name for p in ports}
+    unknown = [n for n in feeds if n not in known]
+    if unknown:
+        raise RunError(f"no input is called {unknown[0]!r}; the inputs are {sorted(known)}")
+    bound: dict[str, tuple[int, str]] = {}
+    return [_accept_one(p, feeds.get(p.name), bound) for p in ports]
+
+
+def extents(ports: Sequence[Port], arrays: Sequence[Array]) -> Extents:
+    """Return the shape of each input, () for one that is no tensor."""
+    return tuple(a.shape if is_tensor(p) else () for p, a in zip(ports, arrays, strict=True))
+
+
+def _accept_one(port: Port, value: Any, bound: dict[str, tuple[int, str]]) -> Array:
+    if value is None and port.default is None:
+        raise RunError(f"input {port.name!r} ({port.type}) is missing")
+    if not is_tensor(port):
+        return cast(Array, value)
+    array = np.asarray(port.default if value is None else value)
+    if DType.of(array.dtype) is not port.type.dtype:
+        raise RunError(f"input {port.name!r}: expected {port.type}, got dtype {array.dtype}")
+    if port.type.shape is not None:
+        _check_shape(port, port.type.shape, array.shape, bound)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def is_tensor(port: Port) -> bool:
+    """Whether an input is a tensor; sequences and the like pass as they are."""
+    return port.type.shape is not None or port.type.dtype is not DType.OTHER
+
+
+def _check_shape(
+    port: Port, want: tuple[Dim, ...], got: tuple[int, ...], bound: dict[str, tuple[int, str]]
+) -> None:
+    wrong = len(want) != len(got) or any(
+        isinstance(w, int) and w != g for w, g in zip(want, got, strict=True)
+    )
+    if wrong:
+        raise RunError(f"input {port.name!r}: expected {port.type}, got shape {list(got)}")
+    for w, g in zip(want, got, strict=True):
+        if not isinstance(w, int):
+            size, by = bound.setdefault(str(w), (g, port.name))
+            if size != g:
+                raise RunError(
+                    f"input {port.name!r}: dimension {w} is {g} here but {size} in input {by!r}"
+                )
+
+
+def random_array(port: Port, rng: np.random.Generator) -> Array:
+    """Return normal floats, or other values 0 and 1; symbolic dims are 1."""
+    dims = [d if isinstance(d, int) else 1 for d in port.type.shape or ()]
+    if port.type.dtype.is_float:
+        return rng.standard_normal(dims).astype(port.type.dtype.numpy)
+    return rng.integers(0, 2, dims).astype(port.type.dtype.numpy)
