@@ -56,11 +56,12 @@ class NativeText:
         sizes = (simplify(scratch_bytes(k, C)) for k in self.kernels)
         return max((_known(s) for s in sizes), default=0)
 
-    def c_units(self, vector_floats: int | None) -> tuple[tuple[str, str], ...]:
+    def c_units(
+        self, vector_floats: int | None, unit_kernels: int = UNIT_KERNELS
+    ) -> tuple[tuple[str, str], ...]:
         """Return (name, C source) of each translation unit; equal programs give equal text."""
-        groups = [
-            self.kernels[i : i + UNIT_KERNELS] for i in range(0, len(self.kernels), UNIT_KERNELS)
-        ]
+        starts = range(0, len(self.kernels), unit_kernels)
+        groups = [self.kernels[i : i + unit_kernels] for i in starts]
         units = [
             (f"kernels_{i}", translation_unit(group, C, vector_floats))
             for i, group in enumerate(groups)

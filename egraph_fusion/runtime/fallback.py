@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from egraph_fusion.errors import ModelError, RunError
+from egraph_fusion.frontend.exporter import Exporter, inline_tensor
+from egraph_fusion.frontend.writers import CannotWriteError
 from egraph_fusion.ir.graph import Graph, Node
 
 # Untyped value infos: the reference evaluator takes whatever array it is given.
@@ -19,41 +21,41 @@ _ANY = onnx.TypeProto()
 
 
 def one_node_model(graph: Graph, n: Node) -> bytes:
-    """Return a serialized ONNX model of `n` alone, its operands and captures as inputs.
+    """Return a serialized ONNX model of `n` alone; its inputs are what `reads` lists.
 
-    Opset imports and model-local functions are those of the model that `n` came from.  Raises
-    ModelError for a node that did not come from an ONNX model.
+    Operands that the importer turned into attributes become initializers.  Opset imports and
+    model-local functions are those of the model that `n` came from.  Raises ModelError for a node
+    that the model's opset cannot express.
     """
-    if not n.payload:
-        raise ModelError(f"node {n.label()} carries no ONNX form, so the fallback cannot run it")
-    proto = _proto(n)
+    alone = _alone(graph, n)
+    exporter = Exporter(alone, None, inline_tensor)
+    try:
+        proto = exporter.node(n)
+    except CannotWriteError as error:
+        raise ModelError(f"the fallback cannot run node {n.label()}: {error}") from error
     header = onnx.ModelProto.FromString(graph.header) if graph.header else onnx.ModelProto()
-    feeds = dict.fromkeys([*(v for v in proto.input if v), *n.captures])
     body = helper.make_graph(
         [proto],
         "fallback",
-        [helper.make_value_info(v, _ANY) for v in feeds],
+        [helper.make_value_info(v, _ANY) for v in reads(n)],
         [helper.make_value_info(v, _ANY) for v in proto.output if v],
+        [inline_tensor(v, c) for v, c in exporter.initializers.items()],
     )
-    imports = list(header.opset_import) or [helper.make_opsetid("", graph.opset)]
+    imports = list(header.opset_import) or [helper.make_opsetid("", exporter.opset)]
     model = helper.make_model(body, opset_imports=imports, functions=list(header.functions))
     model.ir_version = header.ir_version or model.ir_version
     return bytes(model.SerializeToString())
 
 
 def reads(n: Node) -> tuple[str, ...]:
-    """Return the values the one-node model is fed: its ONNX operands and captures, once each."""
-    return tuple(dict.fromkeys([*(v for v in _proto(n).input if v), *n.captures]))
+    """Return the values the one-node model is fed: its operands and captures, once each."""
+    return tuple(dict.fromkeys(n.reads))
 
 
-def _proto(n: Node) -> onnx.NodeProto:
-    """Return the ONNX form of `n`; an opaque node's operands stand where ONNX has them."""
-    proto: onnx.NodeProto = onnx.NodeProto.FromString(n.payload)
-    if n.opaque:
-        del proto.input[:], proto.output[:]
-        proto.input.extend(n.inputs)
-        proto.output.extend(n.outputs)
-    return proto
+def _alone(graph: Graph, n: Node) -> Graph:
+    types = {v: graph.types[v] for v in (*n.reads, *n.outputs) if v}
+    constants = {v: graph.constants[v] for v in n.reads if v in graph.constants}
+    return graph.replace(nodes=(n,), types=types, constants=constants, inputs=reads(n), outputs=())
 
 
 @lru_cache(maxsize=256)
