@@ -8,7 +8,8 @@ from math import ceil, prod
 
 from egraph_fusion.codegen.contraction import Arguments, left_rows, right_panels
 from egraph_fusion.codegen.contraction_form import Form, form_of
-from egraph_fusion.codegen.contraction_nest import ContractionNest, Operands, split_index
+from egraph_fusion.codegen.contraction_nest import ContractionNest, Operands
+from egraph_fusion.codegen.contraction_rows import split_index
 from egraph_fusion.codegen.expand import LoweringError
 from egraph_fusion.codegen.index import simplify
 from egraph_fusion.codegen.loops import (

@@ -14,9 +14,8 @@ from egraph_fusion.codegen.contraction_nest import (
     ContractionNest,
     Operands,
     PanelAddress,
-    RowAddress,
-    split_index,
 )
+from egraph_fusion.codegen.contraction_rows import RowAddress, split_index
 from egraph_fusion.codegen.depthwise import depthwise_nest, is_depthwise
 from egraph_fusion.codegen.expand import LoweringError
 from egraph_fusion.codegen.index import linearize, simplify, stride_of

@@ -7,36 +7,32 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from egraph_fusion.codegen.contraction_form import Form
-from egraph_fusion.codegen.index import Ranges, delinearize, simplify
+from egraph_fusion.codegen.contraction_rows import RowAddress, RowPointers, split_index
+from egraph_fusion.codegen.index import simplify
 from egraph_fusion.codegen.loops import (
     Alloc,
     Call,
     Const,
     Expr,
     For,
-    If,
     Let,
     Load,
     LoopKind,
     MicroKernel,
     Pointer,
     PointerTable,
-    SetPointer,
     Stmt,
     Table,
     Var,
 )
 from egraph_fusion.codegen.lower_elements import Elements, Index
 from egraph_fusion.codegen.lower_names import substituted
-from egraph_fusion.codegen.lower_nests import Target, serial
+from egraph_fusion.codegen.lower_nests import Target
 from egraph_fusion.codegen.lower_reduce import finish_into
-from egraph_fusion.codegen.lower_space import Space, grouped_space
-from egraph_fusion.codegen.lower_terms import Terms, conjunction
+from egraph_fusion.codegen.lower_space import Space
+from egraph_fusion.codegen.lower_terms import Terms
 from egraph_fusion.codegen.tiling import Tiling
 from egraph_fusion.ir.tensors import DType
-
-RowAddress = Callable[[Index, Index, Index], Load]
-"""The first float of the row that a batch index, row index and tap index read."""
 
 PanelAddress = Callable[[Expr, Expr], tuple[Pointer, int]]
 """Where a (flat batch, panel) of the right operand starts, and its row stride."""
@@ -160,32 +156,14 @@ class ContractionNest:
 
     def pointer_row(self, tile: Expr, depth: Expr | None) -> tuple[Stmt, ...]:
         """Set the pointers of row `i` of a tile: one per tap."""
-        mr, row = self.tiling.mr, Var("m")
-        ranges = {"m": (0, self.m - 1)}
-        index = split_index(row, self.form.rows, ranges)
-        lets: list[Stmt] = [Let("m", self._clamped(self.row(tile, Var("i"))))]
-        named: list[Expr] = []
-        for d, part in enumerate(index):
-            if isinstance(part, Const | Var):
-                named.append(part)
-                continue
-            lets.append(Let(f"m{d}", part))
-            named.append(Var(f"m{d}"))
-        space = grouped_space(self.form.taps, _dims(self.form.taps), "k")
-        sizes = {f"m{d}": size for d, size in enumerate(self.form.rows)}
-        sizes |= {"m": self.m, "b": prod(self.form.batch)}
-        known = {**{v: (0, size - 1) for v, size in sizes.items()}, **space.ranges}
-        conditions = [simplify(c, known) for c in self.form.guard(tuple(named), space.index)]
-        conditions = [c for c in conditions if not (isinstance(c, Const) and c.value)]
-        load = self.operands.row(self._batch_index(), tuple(named), space.index)
-        place = simplify(load.index if depth is None else load.index + depth, known)
-        tap = _flat(space, self.form.taps)
-        entry = simplify((tile * self.taps + tap) * mr + Var("i"), known)
-        point: tuple[Stmt, ...] = (SetPointer("rows", entry, load.buffer, place),)
-        if conditions:
-            nothing = SetPointer("rows", entry, None)
-            point = (If(conjunction(conditions), point, (nothing,)),)
-        return (*lets, *serial(space, point))
+        mr = self.tiling.mr
+        row = Let("m", simplify(self._clamped(self.row(tile, Var("i")))))
+
+        def entry(tap: Expr) -> Expr:
+            return (tile * self.taps + tap) * mr + Var("i")
+
+        pointers = RowPointers(self.form, self.operands.row)
+        return (row, *pointers.point(entry, depth))
 
     # a tile and its epilogue ---------------------------------------------------------------------
 
@@ -281,26 +259,6 @@ class ContractionNest:
     def _epilogues(self) -> tuple[Stmt, ...]:
         size = self.tiling.mr * self.nr
         return (For("t", self._tile_count(), self.epilogue(Var("t"), Var("t") * size)),)
-
-
-def _dims(shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    return tuple((d,) for d in range(len(shape)) if shape[d] != 1)
-
-
-def _flat(space: Space, shape: Sequence[int]) -> Expr:
-    total: Expr = Const(0)
-    for i, size in zip(space.index, shape, strict=True):
-        total = total * size + i
-    return simplify(total)
-
-
-def split_index(flat: Expr, shape: Sequence[int], ranges: Ranges | None = None) -> Index:
-    """Return the index in `shape` of a flat row-major position; zeros where the extent is 1."""
-    if prod(shape) == 1:
-        return (Const(0),) * len(shape)
-    known = ranges or ({flat.name: (0, prod(shape) - 1)} if isinstance(flat, Var) else {})
-    parts = delinearize(flat, list(shape), known)
-    return tuple(Const(0) if d == 1 else p for d, p in zip(shape, parts, strict=True))
 
 
 def _part(total: int, size: int, block: str) -> Expr:

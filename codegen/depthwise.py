@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import ceil, prod
 from typing import Protocol
 
-from egraph_fusion.codegen.contraction_nest import split_index
+from egraph_fusion.codegen.contraction_rows import split_index
 from egraph_fusion.codegen.expand import Fragment, LoweringError
 from egraph_fusion.codegen.index import simplify, stride_of
 from egraph_fusion.codegen.loops import (

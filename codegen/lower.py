@@ -207,7 +207,7 @@ def lower_block(
     ]
 
     contractions = _MicroKernels(found, target)
-    body = Stages(elements, found.scratch, contractions, targets).run()
+    body = Stages(elements, found.scratch, contractions, targets, tuple(targets)).run()
     return _finished(graph, nodes, found, body)
 
 

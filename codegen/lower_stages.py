@@ -50,6 +50,7 @@ class Stages:
     scratch: Scratch
     contractions: Contractions
     pending: list[Target]
+    outputs: tuple[Target, ...] = ()
     stored: dict[str, Source] = field(default_factory=dict[str, Source])
     body: list[Stmt] = field(default_factory=list[Stmt])
 
@@ -114,7 +115,8 @@ class Stages:
         run = [n for n in heavy if is_reduction(self.fragment, n)]
         if len(run) < len(heavy) or not run:
             return 0
-        targets = [t for t in self.pending if self._reaches(t.value, heavy)]
+        shape = self.fragment.shape(run[0].inputs[0])
+        targets = [t for t in self.pending if t.shape == shape or self._reaches(t.value, heavy)]
         try:
             self._add(rows(self.known, run, targets))
         except LoweringError:
@@ -135,8 +137,33 @@ class Stages:
                 return 1
             except LoweringError:
                 pass
-        self._nest(n, own or [self._new_target(n.outputs[0])])
+        try:
+            self._nest(n, own or [self._new_target(self._frontier(n))])
+        except LoweringError:
+            self._nest(n, [self._new_target(n.outputs[0])])
         return 1
+
+    def _frontier(self, n: Node) -> str:
+        """Return the last value made of the result of `n` alone, element by element."""
+        value = n.outputs[0]
+        wanted = {t.value for t in self.pending}
+        while value not in wanted and len(readers := self._readers(value)) == 1:
+            reader = readers[0]
+            others = [v for v in reader.inputs if v and v != value]
+            known = all(not self._needs_heavy(v) for v in others)
+            same = self.fragment.shape(reader.outputs[0]) == self.fragment.shape(value)
+            if self.fragment.operator(reader).scalar is None or not (known and same):
+                break
+            value = reader.outputs[0]
+        return value
+
+    def _readers(self, value: str) -> list[Node]:
+        return [m for m in self.fragment.nodes if value in m.inputs]
+
+    def _needs_heavy(self, value: str) -> bool:
+        open_values = self._unstored(value) - set(self.stored)
+        made = [self.fragment.producers[v] for v in open_values if v in self.fragment.producers]
+        return any(not is_pointwise(self.fragment, m) for m in made)
 
     def _kept(self, n: Node, fused: Sequence[Target], later: Sequence[Node]) -> list[Target]:
         """Return a scratch target for the operator's result if something else still reads it."""
@@ -173,7 +200,8 @@ class Stages:
         for d in shape:
             size *= d
         buffer = self.scratch(self.fragment.types[value].dtype, size)
-        return Target(value, buffer, shape, row_major(len(shape)))
+        layout = next((t.layout for t in self.outputs if len(t.shape) == len(shape)), None)
+        return Target(value, buffer, shape, layout or row_major(len(shape)))
 
     def _unstored(self, target: str) -> set[str]:
         return reached(self.fragment, target, frozenset(self.stored))

@@ -328,6 +328,17 @@ def attention(g: GraphBuilder) -> list[str]:
 
 
 @block
+def masked_attention(g: GraphBuilder) -> list[str]:
+    """Attention as transformers have it: heads split and merged, scaled and masked scores."""
+    q, k, v = (given(g, name, 1, 9, 24) for name in "qkv")
+    size = (1, 9, 3, 8)
+    y = g.op("MatMul", heads(g, q, (0, 2, 1, 3), size), heads(g, k, (0, 2, 3, 1), size))
+    y = g.op("Add", g.op("Div", y, number(g, 2.83)), given(g, "mask", 1, 1, 1, 9))
+    y = g.op("MatMul", g.op("Softmax", y, axis=-1), heads(g, v, (0, 2, 1, 3), size))
+    return [g.op("Reshape", g.op("Transpose", y, perm=(0, 2, 1, 3)), shape=(1, 9, 24))]
+
+
+@block
 def conv_norm_relu_pool(g: GraphBuilder) -> list[str]:
     """A convolution with batch norm, Relu and pooling."""
     y = g.op("Conv", given(g, "a", 1, 8, 12, 12), g.const(weights(20, 8, 3, 3)), pads=(1, 1, 1, 1))
