@@ -156,19 +156,28 @@ def compile(
     if shapes:
         graph = fix_input_shapes(graph, shapes)
 
+    made = session(graph, options)
+    if not value_inputs(graph):
+        made.prepare()
+    return made
+
+
+def session(graph: Graph, options: Options) -> Session:
+    """Return a session that compiles `graph` when it is prepared or run."""
+
     def native(program: Program) -> Native:
-        return load_native(program, count)
+        return load_native(program, options.threads)
 
-    bound = value_inputs(graph)
-    if bound or any(_is_symbolic(graph.types[v]) for v in graph.inputs):
+    def specialize(request: Request) -> Program:
+        return _built(assembled(graph, request, options), options)
 
-        def specialize(request: Request) -> Program:
-            found: Program = _through(specialized(graph, request), options)
-            return found
+    return Session(ports(graph), {}, native, specialize, value_inputs(graph))
 
-        return Session(ports(graph), {}, native, specialize, bound)
-    key = tuple(graph.types[v].static_shape or () for v in graph.inputs)
-    return Session(ports(graph), {key: _through(graph, options)}, native)
+
+def assembled(graph: Graph, request: Request, options: Options) -> Assembly:
+    """Return the program, still to be built, that runs what `request` says."""
+    found: Assembly = _through(specialized(graph, request), options, PIPELINE[:-1])
+    return found
 
 
 def _is_symbolic(kind: TensorType) -> bool:

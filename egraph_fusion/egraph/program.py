@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from egraph_fusion.egraph import analyses
@@ -17,6 +18,7 @@ from egraph_fusion.egraph.rule_text import (
     indexed_operators,
     rule_text,
 )
+from egraph_fusion.rulesets.pattern import Apply, walk
 from egraph_fusion.rulesets.rule import LEVELS, Rule
 
 
@@ -41,7 +43,8 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     Rules above the level `numerics`, or over operators that can't occur, are left out.
     """
     admitted = [r for r in rules if LEVELS.index(r.level) <= LEVELS.index(numerics)]
-    texts, constructors = _closure(loaded, list(_directions(admitted)), numerics)
+    directed = [d for r in admitted for d in _directions(r)]
+    texts, constructors = _closure(loaded, directed, numerics)
     interner = loaded.interner
     demands = [out_demand(interner), num_demand(interner)]
     ordered = sorted(constructors, key=str)
@@ -65,7 +68,7 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     commands.append(f"(set (ty (Absent)) {interner.types(())})")
     commands += groups(interner)
     return Program(
-        tuple([*commands, *loaded.commands, *type_commands(interner)]),
+        (*commands, *loaded.commands, *type_commands(interner)),
         tuple(texts),
         frozenset(constructors),
         by_want,
@@ -76,14 +79,31 @@ def _is_fact(line: str) -> bool:
     return line.startswith(("(Absent", "(constant ", "(tame ", "(set "))
 
 
-def _directions(rules: Iterable[Rule]) -> Iterator[Rule]:
-    for r in rules:
-        for direction in r.directions():
-            yield from direction.instances()
+@dataclass(frozen=True, slots=True)
+class _Directed:
+    """An instance of one direction of a rule; operators of its left side, and indexed ones."""
+
+    rule: Rule
+    operators: frozenset[str]
+    indexed: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def _directions(r: Rule) -> tuple[_Directed, ...]:
+    """Return a rule's directions, instantiated; kept, since every graph asks for the same rules."""
+    return tuple(
+        _Directed(
+            instance,
+            frozenset(p.op for p in walk(instance.lhs) if isinstance(p, Apply)),
+            tuple(sorted(indexed_operators(instance.lhs) | indexed_operators(instance.rhs))),
+        )
+        for direction in r.directions()
+        for instance in direction.instances()
+    )
 
 
 def _closure(
-    loaded: Loaded, rules: list[Rule], numerics: str
+    loaded: Loaded, rules: Sequence[_Directed], numerics: str
 ) -> tuple[list[RuleText], set[Constructor]]:
     """Return the rules whose left sides can occur, and every constructor that can."""
     constructors = set(loaded.constructors)
@@ -91,23 +111,29 @@ def _closure(
     grown = True
     while grown:
         grown = False
-        for r in rules:
-            for name, outputs in _output_counts(r, constructors):
+        present = {c.op for c in constructors}
+        for directed in rules:
+            if not directed.operators <= present:
+                continue
+            r = directed.rule
+            for name, outputs in _output_counts(directed, constructors):
                 if name in texts or not constructors_of(r.lhs, outputs) <= constructors:
                     continue
-                texts[name] = rule_text(
-                    r, len(texts), outputs, loaded.interner, numerics != "real"
-                )
+                texts[name] = rule_text(r, len(texts), outputs, loaded.interner, numerics != "real")
                 constructors |= constructors_of(r.rhs, outputs)
+                present = {c.op for c in constructors}
                 grown = True
     return list(texts.values()), constructors
 
 
-def _output_counts(r: Rule, present: set[Constructor]) -> Iterator[tuple[str, dict[str, int]]]:
+def _output_counts(
+    directed: _Directed, present: set[Constructor]
+) -> Iterator[tuple[str, dict[str, int]]]:
     """Yield the ways to read a rule's indexed operators, one for every number of outputs."""
-    indexed = sorted(indexed_operators(r.lhs) | indexed_operators(r.rhs))
-    counts = [sorted({c.outputs for c in present if c.op == op and c.outputs}) for op in indexed]
+    counts = [
+        sorted({c.outputs for c in present if c.op == op and c.outputs}) for op in directed.indexed
+    ]
     for combination in product(*counts):
-        outputs = dict(zip(indexed, combination, strict=True))
+        outputs = dict(zip(directed.indexed, combination, strict=True))
         tail = "".join(f"/{n}" for n in combination)
-        yield r.name + tail, outputs
+        yield directed.rule.name + tail, outputs
