@@ -41,11 +41,13 @@ def _combined(children: st.SearchStrategy[Evaluated]) -> st.SearchStrategy[Evalu
     return st.one_of(*pairs, st.builds(div, children, st.integers(1, 7)))
 
 
-LEAVES: st.SearchStrategy[Evaluated] = st.one_of(
-    st.integers(-9, 9).map(lambda k: (k, lambda _n, _m: k)),
-    st.just((N, lambda n, _m: n)),
-    st.just((M, lambda _n, m: m)),
-)
+def _number(k: int) -> Evaluated:
+    return k, lambda n, m: k
+
+
+_FIRST: Evaluated = (N, lambda n, m: n)
+_SECOND: Evaluated = (M, lambda n, m: m)
+LEAVES = st.one_of(st.integers(-9, 9).map(_number), st.just(_FIRST), st.just(_SECOND))
 DIMS = st.recursive(LEAVES, _combined, max_leaves=8)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from operator_oracles import applied, evaluated
 from operator_samples import SAMPLES, Sample
 
+from egraph_fusion.ir.dims import Dim, Shape, substitute, symbol
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind, Law, MappingType
 from egraph_fusion.ir.ops.operator import (
@@ -17,12 +18,14 @@ from egraph_fusion.ir.ops.operator import (
     normalized,
     types_of,
 )
+from egraph_fusion.ir.ops.tracing import node_flops
 from egraph_fusion.ir.tensors import DType, TensorType
 
 Array = NDArray[Any]
 by_sample = pytest.mark.parametrize("sample", SAMPLES, ids=str)
 
 
+N = symbol("n")
 UNARY = [n for n, o in OPERATORS.items() if o.kind is Kind.ELEMENTWISE and o.arity == (1, 1)]
 
 
@@ -223,6 +226,8 @@ def test_a_broadcast_activation_makes_one_to_many() -> None:
         ("Relu", [(3,)], {"alpha": 1.0}, "no attribute"),
         ("Expand", [(3,)], {"shape": (2,)}, "broadcast"),
         ("Pad", [(3,)], {"pads": (1,)}, "pads"),
+        ("Cast", [(3,)], {"to": "string"}, "no element type"),
+        ("BatchNormalization", [(2, 3), *[(3,)] * 4], {"training_mode": 1}, "training"),
         ("Einsum", [(3, 4)], {"equation": "ijk->i"}, "fit"),
     ],
 )
@@ -239,3 +244,62 @@ def test_mixed_dtypes_are_refused() -> None:
     types = [TensorType(DType.FLOAT32, (3,)), TensorType(DType.FLOAT16, (3,))]
     with pytest.raises(TypeRuleError, match="share one dtype"):
         OPERATORS["Add"].infer(types, {})
+
+
+@pytest.mark.parametrize("name", [n for n in BINARY if Law.IDEMPOTENT in OPERATORS[n].laws])
+def test_an_operand_with_itself_is_that_operand(name: str) -> None:
+    a, _, _ = _two(name)
+    np.testing.assert_array_equal(_apply(name, a, a), a)
+
+
+REDUCTIONS = [n for n, o in OPERATORS.items() if o.kind is Kind.REDUCTION and o.reduction]
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reduction_laws_hold(name: str) -> None:
+    laws, x = OPERATORS[name].laws, np.linspace(-2, 3, 24).reshape(2, 3, 4)
+    if Law.ODD in laws:
+        np.testing.assert_allclose(_apply(name, -x), -_apply(name, x))
+    if Law.EVEN in laws:
+        np.testing.assert_allclose(_apply(name, -x), _apply(name, x))
+    if Law.ZERO_PRESERVING in laws:
+        assert not _apply(name, np.zeros_like(x)).any()
+
+
+def _batch_norm_flops(constant: list[bool]) -> Dim:
+    ins = [TensorType(DType.FLOAT32, (2, 3, 5, 5)), *[TensorType(DType.FLOAT32, (3,))] * 4]
+    operator = OPERATORS["BatchNormalization"]
+    attrs = normalized(operator, ins, {})
+    return node_flops(operator, ins, operator.infer(ins, attrs), attrs, constant)
+
+
+def test_work_on_constant_operands_is_free() -> None:
+    assert _batch_norm_flops([False, True, True, True, True]) == 3 * 150
+    assert _batch_norm_flops([False] * 5) == 3 * 150 + 3 * 3
+    assert _batch_norm_flops([True] * 5) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "attrs"),
+    [
+        ("Add", [(N, 4), (4,)], {}),
+        ("MatMul", [(N, 7, 4), (4, 5)], {}),
+        ("Softmax", [(N, 8)], {}),
+        ("LayerNormalization", [(N, 8), (8,), (8,)], {}),
+        ("ReduceMean", [(N, 3)], {"axes": (1,)}),
+        ("Conv", [(N, 2, 5, 5), (3, 2, 3, 3)], {}),
+        ("MaxPool", [(N, 2, 5, 5)], {"kernel_shape": (2, 2)}),
+    ],
+)
+def test_symbolic_flops_hold_for_numbers(
+    name: str, shapes: list[Shape], attrs: dict[str, AttrValue]
+) -> None:
+    def count(n: Dim) -> Dim:
+        ins = [
+            TensorType(DType.FLOAT32, tuple(substitute(d, {"n": n}) for d in s)) for s in shapes
+        ]
+        operator = OPERATORS[name]
+        filled = normalized(operator, ins, attrs)
+        return operator.flops(ins, operator.infer(ins, filled), filled)
+
+    assert substitute(count(N), {"n": 6}) == count(6)

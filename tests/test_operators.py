@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.helper
-import onnx.numpy_helper
-import onnx.reference
+import onnx.shape_inference
 import pytest
 from numpy.typing import NDArray
 from operator_oracles import applied, close, evaluated, expected, onnx_model, onnx_type

@@ -157,7 +157,10 @@ def _boolean(_types: Types, _attrs: Attrs) -> DType:
 
 
 def _cast_dtype(_types: Types, attrs: Attrs) -> DType:
-    return DType(str(attrs["to"]))
+    found = next((d for d in DType if d.value == attrs["to"]), DType.OTHER)
+    if not (found.is_float or found.is_integer or found is DType.BOOL):
+        raise TypeRuleError(f"Cast: {attrs['to']!r} is no element type that is computed on")
+    return found
 
 
 def first_dtype(types: Types, _attrs: Attrs) -> DType:

@@ -141,8 +141,10 @@ def _batch_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, .
     return (b.op("Add", b.op("Mul", b.op("Sub", x[0], mean), factor), bias),)
 
 
-def _batch_norm_infer(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
+def _batch_norm_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     x = first(types)
+    if attrs.get("training_mode", 0):
+        raise TypeRuleError("BatchNormalization: training is not computed on")
     for i in range(1, 5):
         check_channels("BatchNormalization", x.shape, known_shape(types, i))
     return (x,)

@@ -8,7 +8,8 @@ from egraph_fusion.ir.ops.operator import Attr
 _HEADER = """# Operators
 
 Generated from the registry by `python -m egraph_fusion.ir.ops.table > docs/operators.md`;
-{count} operators are declared. Any other operator is *opaque*: carried unchanged and run by the fallback.
+{count} operators are declared. Any other operator is *opaque*: carried unchanged and run
+by the fallback.
 
 *Meaning* says from what kernels are generated: a scalar function, an index map, a combined scalar
 operator, a body of other operators, or a kernel of its own. Attributes are those after import;

@@ -9,6 +9,7 @@ from egraph_fusion.ir.graph import Array, Attrs, AttrValue, Constant
 from egraph_fusion.ir.ops.operator import (
     OPERATORS,
     FlopRule,
+    Operator,
     TypeRuleError,
     Types,
     normalized,
@@ -17,12 +18,15 @@ from egraph_fusion.ir.tensors import TensorType
 
 
 class Trace:
-    """A builder that only keeps types and counts the operations that depend on an operand."""
+    """A builder that only keeps types and counts the operations that are not constant.
 
-    def __init__(self, types: Types) -> None:
+    `constant` says which operands are known at compile time; work on constants is free.
+    """
+
+    def __init__(self, types: Types, constant: Sequence[bool] = ()) -> None:
         self.operands = tuple("" if t is None else f"x{i}" for i, t in enumerate(types))
         self.types = {v: t for v, t in zip(self.operands, types, strict=True) if t is not None}
-        self.constants: dict[str, Array] = {}
+        self.free = {v for v, known in zip(self.operands, constant, strict=False) if known}
         self.flops: Dim = 0
 
     def type_of(self, value: str) -> TensorType:
@@ -33,7 +37,7 @@ class Trace:
         """Return a constant value."""
         name = f"c{len(self.types)}"
         self.types[name] = Constant.of(array).type
-        self.constants[name] = array
+        self.free.add(name)
         return name
 
     def op(self, name: str, *inputs: str, **attrs: AttrValue) -> str:
@@ -42,9 +46,12 @@ class Trace:
         types = tuple(self.types[v] if v else None for v in inputs)
         filled = normalized(operator, types, attrs)
         outs = operator.infer(types, filled)
-        if not all(v in self.constants for v in inputs if v):
+        value = self._result(name, inputs, filled, outs[0])
+        if self.free.issuperset(v for v in inputs if v):
+            self.free.add(value)
+        else:
             self.flops = self.flops + operator.flops(types, outs, filled)
-        return self._result(name, inputs, filled, outs[0])
+        return value
 
     def _result(self, _op: str, _inputs: Sequence[str], _attrs: Attrs, out: TensorType) -> str:
         value = f"t{len(self.types)}"
@@ -72,6 +79,26 @@ class Interpreter(Trace):
         operands = [self.values[v] if v else None for v in inputs]
         self.values[value] = OPERATORS[op].evaluate(operands, attrs)[0]
         return value
+
+
+def node_flops(
+    operator: Operator,
+    ins: Types,
+    outs: Sequence[TensorType],
+    attrs: Attrs,
+    constant: Sequence[bool],
+) -> Dim:
+    """Return the operations of one node, where `constant` says which operands are known.
+
+    A node of constants is free, and so is the part of a composite's body that reads only constants.
+    """
+    if ins and all(known for known, t in zip(constant, ins, strict=True) if t is not None):
+        return 0
+    if operator.body is None or any(t is not None and t.shape is None for t in ins):
+        return operator.flops(ins, outs, attrs)
+    trace = Trace(ins, constant)
+    operator.body(trace, trace.operands, attrs)
+    return trace.flops
 
 
 def body_flops(name: str) -> FlopRule:
