@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from egraph_fusion.errors import ModelError
+from egraph_fusion.frontend import load
 from egraph_fusion.frontend.example_models import (
     EXAMPLES,
-    Array,
     example_inputs,
     example_path,
     is_skeleton,
@@ -24,6 +25,9 @@ DIGESTS = {
     "squeezenet1.1": "b675c36b278d1e8f77d67498ace57c5d343c946359ee7c0ccf13a032604c38bd",
     "tinybert": "56e7888e9939cd9b58b69f56dcf85d009e6a2611062761d5dc7d215e900b6f02",
 }
+
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def outputs_of(path: Path, seed: int) -> list[Array]:
@@ -97,6 +101,17 @@ def test_inputs_change_with_the_seed_alone() -> None:
     one, same, other = (example_inputs(model, seed)["x"] for seed in (1, 1, 2))
     assert (one == same).all()
     assert (one != other).any()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_model_and_its_graph_get_the_same_inputs(
+    name: str, example_models: dict[str, Path]
+) -> None:
+    model = onnx.load(str(example_models[name]))
+    own, graphs = example_inputs(model, 3), example_inputs(load(model), 3)
+    assert own.keys() == graphs.keys()
+    for key, array in own.items():
+        np.testing.assert_array_equal(array, graphs[key], strict=True)
 
 
 @pytest.mark.parametrize("dtype", [TensorProto.STRING, TensorProto.COMPLEX64])
