@@ -8,11 +8,13 @@ edges are tried in graph order, epilogues before prologues.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from egraph_fusion.fusion.grouping import Grouping
 from egraph_fusion.fusion.legal import ANCHORS, ROWS, kind_of, refusal
 from egraph_fusion.fusion.plan import Plan, order_blocks
 from egraph_fusion.ir.graph import Graph, Node
+from egraph_fusion.ir.ops.operator import Kind
 
 # Says why the code generator cannot make one kernel of these nodes, or None if it can.
 Supported = Callable[[Graph, Sequence[Node]], str | None]
@@ -22,6 +24,7 @@ def plan_extended(graph: Graph, supported: Supported | None = None) -> Plan:
     """Partition `graph` into the fewest blocks this greedy finds; `supported` may veto a block."""
     planner = _Extended(graph, supported)
     planner.attach_to_producers()
+    planner.join_attention()
     planner.merge_neighbours()
     plan = Plan(graph, order_blocks(graph, planner.grouping.groups()), "extended", planner.reasons)
     plan.check()
@@ -43,6 +46,19 @@ class _Extended:
             for p in sorted(self.grouping.sources[i], key=self._preference):
                 self._try(self.grouping.group[p], self.grouping.group[i])
 
+    def join_attention(self) -> None:
+        """Merge a product, the normalisation of its rows and the product with them, all at once."""
+        for g in list(self.grouping.members):
+            if g not in self.grouping.members or not self._holds(g, ROWS):
+                continue
+            before = [p for p in self.grouping.predecessors(g) if self._holds(p, ANCHORS)]
+            after = [s for s in self.grouping.successors(g) if self._holds(s, ANCHORS)]
+            if len(before) == 1 and len(after) == 1:
+                self._try(before[0], g, after[0])
+
+    def _holds(self, group: int, kinds: set[Kind]) -> bool:
+        return any(kind_of(n) in kinds for n in self.grouping.nodes(group))
+
     def merge_neighbours(self) -> None:
         """Merge blocks along the edges that are left until nothing changes."""
         changed = True
@@ -62,20 +78,23 @@ class _Extended:
         rank = 0 if kinds & ANCHORS else 1 if kinds & ROWS else 2
         return (rank, -producer)
 
-    def _try(self, a: int, b: int) -> bool:
-        if a == b:
+    def _try(self, *groups: int) -> bool:
+        """Merge `groups` if one kernel can run them; otherwise note why not."""
+        if len(set(groups)) < len(groups):
             return False
-        nodes = sorted([*self.grouping.members[a], *self.grouping.members[b]])
-        joined = [self.graph.nodes[i] for i in nodes]
+        members = self.grouping.members
+        joined = [self.graph.nodes[i] for i in sorted(i for g in groups for i in members[g])]
         reason = refusal(self.graph, joined)
-        if reason is None and not self.grouping.convex((a, b)):
+        if reason is None and not self.grouping.convex(groups):
             reason = "another block lies between them: fused, they would depend on each other"
         if reason is None and self.supported is not None:
             reason = self.supported(self.graph, joined)
         if reason is not None:
-            self._note(a, b, reason)
+            for a, b in pairwise(groups):
+                self._note(a, b, reason)
             return False
-        self.grouping.merge(a, b)
+        for g in groups[1:]:
+            self.grouping.merge(groups[0], g)
         return True
 
     def _note(self, a: int, b: int, reason: str) -> None:

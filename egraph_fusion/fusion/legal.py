@@ -5,7 +5,9 @@ A block is one of
 * rows: reductions and normalisations over the same axes of the same shape, with pointwise
   operators before and after; a row's inner values live in per-thread scratch;
 * a contraction or a pooling: pointwise operators on its result (an epilogue), movement and cheap
-  arithmetic on its operands (a prologue).
+  arithmetic on its operands (a prologue);
+* attention: a matrix product, normalisation of its rows, and a product with these rows, of which a
+  tile at a time lives in per-thread scratch.
 """
 
 from __future__ import annotations
@@ -87,6 +89,8 @@ def refusal(graph: Graph, nodes: Sequence[Node]) -> str | None:
         return "a shape is not known"
     anchors = [n for n, k in zip(nodes, kinds, strict=True) if k in ANCHORS]
     rows = [n for n, k in zip(nodes, kinds, strict=True) if k in ROWS]
+    if len(anchors) == 2 and rows:
+        return _attention_refusal(graph, nodes, anchors, rows)
     if len(anchors) > 1:
         return f"two Many-to-Many operators in one kernel: {anchors[0].op} and {anchors[1].op}"
     if anchors and rows:
@@ -165,6 +169,38 @@ def _anchor_refusal(graph: Graph, nodes: Sequence[Node], anchor: Node) -> str | 
         if n not in upstream and (n.op in COSTLY or results & set(n.outputs)):
             return f"{n.label()} would be computed again by every tile of {anchor.op}"
     return None
+
+
+def _attention_refusal(
+    graph: Graph, nodes: Sequence[Node], anchors: Sequence[Node], rows: Sequence[Node]
+) -> str | None:
+    """Refuse unless rows of the first product feed the second, whole and to it alone."""
+    first, second = anchors
+    if first.op != "MatMul" or second.op != "MatMul":
+        return f"two Many-to-Many operators in one kernel: {first.op} and {second.op}"
+    head = nodes[: nodes.index(second)]
+    scores = _downstream(head, [first])
+    operands = _upstream(graph, head, first)
+    if any(n not in scores for n in rows) or any(n not in (*scores, *operands) for n in head):
+        return f"something beside {first.label()} and {second.label()} would join them"
+    reasons = (_prologue_refusal(graph, n, first) for n in operands)
+    if (reason := next((r for r in reasons if r is not None), None)) is not None:
+        return reason
+    space = {row_space(graph, n) for n in rows}
+    shape = graph.types[first.outputs[0]].shape
+    if shape is None or space != {RowSpace(shape, (len(shape) - 1,))}:
+        return f"{rows[0].label()} does not reduce the rows of {first.label()}"
+    readers = {id(c) for n in scores for c in _consumers(graph, n)}
+    inner = _values(scores)
+    seen = readers - {id(n) for n in nodes} or inner & set(graph.outputs)
+    if seen or not set(second.inputs[:1]) & inner:
+        return f"what lies between {first.label()} and {second.label()} has other readers"
+    tail = [second, *nodes[nodes.index(second) + 1 :]]
+    return _anchor_refusal(graph, tail, second)
+
+
+def _values(nodes: Sequence[Node]) -> set[str]:
+    return {o for n in nodes for o in n.outputs if o}
 
 
 def _prologue_refusal(graph: Graph, n: Node, anchor: Node) -> str | None:
