@@ -82,7 +82,7 @@ def _python(value: Any) -> AttrValue:
     """Return the Python value with the shortest exact text of a numpy scalar."""
     if isinstance(value, str | bytes):
         return value
-    if isinstance(value, np.bool_ | np.integer):
+    if value.dtype.kind in "biu":
         return int(value)
     return float(str(value))
 

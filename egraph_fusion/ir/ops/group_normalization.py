@@ -126,8 +126,8 @@ def _lp(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
         size = np.abs(x) if p == 1 else x * x
         norm = size.sum(axis=axis, keepdims=True)
         norm = norm if p == 1 else np.sqrt(norm)
-        out = x / np.where(norm == 0, x.dtype.type(1), norm)
-        return (np.asarray(out).astype(dtype_of(values)),)
+        divisor: Array = np.where(norm == 0, x.dtype.type(1), norm)
+        return (np.asarray(x / divisor).astype(dtype_of(values)),)
 
 
 def _lp_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:

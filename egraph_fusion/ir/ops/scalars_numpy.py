@@ -94,14 +94,17 @@ def _pow(a: Array, b: Array) -> Array:
     return np.asarray(np.power(a, b.astype(a.dtype)))
 
 
-def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
+def _shift_left(a: Array, b: Array) -> Array:
     """Shift, with 0 where the amount reaches the width of the dtype."""
+    width = a.dtype.itemsize * 8
+    return np.asarray(np.where(b < width, np.left_shift(a, np.minimum(b, width - 1)), 0))
 
-    def wrapped(a: Array, b: Array) -> Array:
-        width = a.dtype.itemsize * 8
-        return np.asarray(np.where(b < width, function(a, np.minimum(b, width - 1)), 0))
 
-    return wrapped
+def _shift_right(a: Array, b: Array) -> Array:
+    """Shift, with the sign (0 if unsigned) where the amount reaches the width of the dtype."""
+    width = a.dtype.itemsize * 8
+    shifted = np.right_shift(a, np.minimum(b, width - 1))
+    return np.asarray(np.where(b < width, shifted, np.right_shift(shifted, 1)))
 
 
 NUMPY_SCALARS: dict[str, Callable[..., Any]] = {
@@ -140,8 +143,8 @@ NUMPY_SCALARS: dict[str, Callable[..., Any]] = {
     "bit_or": np.bitwise_or,
     "bit_xor": np.bitwise_xor,
     "bit_not": np.invert,
-    "shl": _shift(np.left_shift),
-    "shr": _shift(np.right_shift),
+    "shl": _shift_left,
+    "shr": _shift_right,
     "isnan": np.isnan,
     "select": np.where,
     **{
