@@ -8,9 +8,11 @@
 #ifndef EF_VECTOR_MATH
 #define EF_VECTOR_MATH
 
-/* e**x = 2**n * e**r with |r| <= log(2)/2; 2**n is applied in two steps for subnormal results. */
+/* e**x = 2**n * e**r with |r| <= log(2)/2; 2**n is applied in two steps for subnormal results.
+   What underflows to 0 is taken where both factors are 0 (n = -254): masks are full of it, and
+   arithmetic that rounds to 0 is slow. */
 EF_FN float ef_exp_f32(float x) {
-    float a = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    float a = x < -104.0f ? -176.06f : x > 89.0f ? 89.0f : x;
     float shifted = EF_FMA32(a, 1.44269504f, 12582912.0f);
     float n = shifted - 12582912.0f;
     float r = EF_FMA32(n, -1.42860677e-6f, EF_FMA32(n, -0.693145752f, a));
