@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from egraph_fusion.codegen.contraction import Arguments, left_rows, right_panels
@@ -108,9 +108,10 @@ class _Attention:
         ends = (self.second.form.left_value,)
         kept = worth_keeping(fragment, self.reductions, ends, shape, state.row_shape)
         for number, n in enumerate(self.reductions):
-            for value in kept.get(n.outputs[0], ()):
-                state.keep(value, len(state.body))
-            state.reduce(terms_of(fragment, n), number)
+            values = kept.get(n.outputs[0], [])
+            if not number and not values and n.inputs[0] != self.first.terms.result:
+                values = [n.inputs[0]]
+            state.reduce(terms_of(fragment, n), number, values)
         row = Let("m", simplify(self.first.row(Const(0), Var("i"))))
         return (row, *state.body, *self._weights(state))
 
@@ -124,8 +125,12 @@ class _Attention:
         reduced = Space(("r0",), (Const(self.keys),), (Var("r0"),))
         axes = (len(shape) - 1,)
         state = RowState(fragment, self.elements, shape, axes, space, reduced)
-        state.sources[terms.result] = self._score_source(state)
+        state.overwrite = ("s", lambda index: self._place(state, index[-1]))
+        state.hold(terms.result, self._score_source(state))
         return state
+
+    def _place(self, state: RowState, column: Expr) -> Expr:
+        return state.full.simplify(Var("i") * self.stride + column)
 
     def _index(self, column: Expr) -> Index:
         form = self.first.form
@@ -140,8 +145,7 @@ class _Attention:
         def source(asked: Index) -> Expr:
             if [state.full.simplify(i) for i in asked[:-1]] != here:
                 raise LoweringError(f"an element of {terms.result!r} in another row is needed")
-            place = state.full.simplify(Var("i") * self.stride + asked[-1])
-            stored = Load("s", place, DType.FLOAT32)
+            stored = Load("s", self._place(state, asked[-1]), DType.FLOAT32)
             return terms.finish(self.elements, stored, asked)
 
         return source
@@ -154,7 +158,7 @@ class _Attention:
         batch = split_index(Var("b"), form.batch)
         known = state.known(state.full)
         value = form.left(known, batch, rows, (Const(0),) * len(form.taps), column)
-        place = state.full.simplify(Var("i") * self.stride + column)
+        place = self._place(state, column)
         return state.loop([value], lambda named: (Store("s", place, named[0]),))
 
 
@@ -185,9 +189,10 @@ def attention_nest(
     before, form, row = left_rows(elements, forms[0], arguments)
     tiling = _tiling(form, forms[1], target)
     packing, panel = right_panels(elements, first, form, tiling.nv * target.vl, arguments)
-    repacking, values = right_panels(elements, last, forms[1], tiling.nv * target.vl, arguments)
+    narrow = replace(tiling, nv=min(tiling.nv, ceil(forms[1].columns / target.vl)))
+    repacking, values = right_panels(elements, last, forms[1], narrow.nv * target.vl, arguments)
     one = _nest(elements, first, form, (), tiling, target, Operands(row, panel))
-    two = _nest(elements, last, forms[1], targets, tiling, target, Operands(row, values))
+    two = _nest(elements, last, forms[1], targets, narrow, target, Operands(row, values))
     body = _Attention(elements, one, tuple(reductions), two)
     if body.rows * body.stride * 4 > target.l2 // 2:
         raise LoweringError(
@@ -203,7 +208,7 @@ def _expect_same_rows(heavy: Sequence[Node], one: Form, two: Form) -> None:
 
 
 def _tiling(one: Form, two: Form, target: TargetInfo) -> Tiling:
-    """Choose the register tile of the first product; panels of both are alike."""
+    """Choose the register tile of the first product; the second has as many rows."""
     found = target.tiling(prod(one.rows), one.columns, one.depth, 1, prod(one.batch))
     return Tiling(found.mr, found.nv, max(one.depth, two.depth), 1, found.mr, "m_outer")
 

@@ -19,6 +19,7 @@ from egraph_fusion.codegen.contraction_rows import RowAddress, split_index
 from egraph_fusion.codegen.depthwise import depthwise_nest, is_depthwise
 from egraph_fusion.codegen.expand import LoweringError
 from egraph_fusion.codegen.index import linearize, simplify, stride_of
+from egraph_fusion.codegen.layout import Layout
 from egraph_fusion.codegen.loops import (
     Call,
     Const,
@@ -210,7 +211,19 @@ def right_panels(
             return element
         return chosen(space.simplify(column < form.columns), element, ZERO)
 
-    return filled(shape, buffer, value), _panels_of(buffer, panels, rows, nr)
+    order = _reading_order(elements, form, len(shape))
+    return filled(shape, buffer, value, order), _panels_of(buffer, panels, rows, nr)
+
+
+def _reading_order(elements: Elements, form: Form, rank: int) -> Layout:
+    """Loop over columns outside the depth where the operand is contiguous along its depth."""
+    ranges = {**_known(form), "d": (0, form.depth - 1), "j": (0, form.columns - 1)}
+    known = elements.within(lambda e: simplify(e, ranges))
+    taps = (Const(0),) * len(form.taps)
+    found = form.right(known, split_index(Var("b"), form.batch), taps, Var("d"), Var("j"))
+    deep = isinstance(found, Load) and stride_of(found.index, "d", ranges) == Const(1)
+    order = tuple(range(rank))
+    return Layout((*order[:-2], rank - 1, rank - 2) if deep and form.depth >= 8 else order)
 
 
 def _packed(n: Node, form: Form, nr: int, size: int, arguments: Arguments) -> str:

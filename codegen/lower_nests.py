@@ -117,10 +117,18 @@ def _nest(elements: Elements, targets: Sequence[Target], space: Space) -> tuple[
     return loops(cut, lambda s: stores(elements, targets, s))
 
 
-def filled(shape: Sequence[int], buffer: str, value: Callable[[Space], Expr]) -> tuple[Stmt, ...]:
-    """Return the nests that store `value` at each index of a dense row-major buffer of `shape`."""
-    layout = row_major(len(shape))
-    strides = layout.strides(shape)
+def filled(
+    shape: Sequence[int],
+    buffer: str,
+    value: Callable[[Space], Expr],
+    order: Layout | None = None,
+) -> tuple[Stmt, ...]:
+    """Return the nests that store `value` at each index of a dense row-major buffer of `shape`.
+
+    Loops run in the order of memory, or in the given one.
+    """
+    layout = order or row_major(len(shape))
+    strides = row_major(len(shape)).strides(shape)
 
     def built(space: Space) -> list[Expr]:
         return [value(space), space.simplify(offset(space.index, strides))]

@@ -187,12 +187,19 @@ def reduce_to(
     start = Declare(name, terms.accumulator, terms.identity)
     if not reduced.names:
         return (start, *lets, step)
+    return (start, *reducing(reduced, (*lets, step), name, terms.combine))
+
+
+def reducing(reduced: Space, body: tuple[Stmt, ...], name: str, combine: str) -> tuple[Stmt, ...]:
+    """Return the loops over `reduced` that carry variable `name`, the innermost with vectors."""
+    if not reduced.names:
+        return body
     wide = largest(reduced.extents[-1]) >= 4
     kind = LoopKind.VECTOR if wide else LoopKind.SERIAL
-    clause = ((name, terms.combine),) if wide else ()
-    inner = For(reduced.names[-1], reduced.extents[-1], (*lets, step), kind, clause)
+    clause = ((name, combine),) if wide else ()
+    inner = For(reduced.names[-1], reduced.extents[-1], body, kind, clause)
     outer = Space(reduced.names[:-1], reduced.extents[:-1], ())
-    return (start, *serial(outer, (inner,)))
+    return serial(outer, (inner,))
 
 
 def _over_kept(nest: _Nest) -> tuple[Stmt, ...]:

@@ -8,14 +8,27 @@ from math import prod
 
 from egraph_fusion.codegen.expand import Fragment, LoweringError
 from egraph_fusion.codegen.index import stride_of
-from egraph_fusion.codegen.layout import Layout
-from egraph_fusion.codegen.loops import Alloc, Const, Expr, Let, Load, LoopKind, Stmt, Store, Var
+from egraph_fusion.codegen.layout import Layout, row_major
+from egraph_fusion.codegen.loops import (
+    Alloc,
+    Assign,
+    Call,
+    Const,
+    Declare,
+    Expr,
+    Let,
+    Load,
+    LoopKind,
+    Stmt,
+    Store,
+    Var,
+)
 from egraph_fusion.codegen.lower_elements import Elements, Index, Source, offset
 from egraph_fusion.codegen.lower_lets import hoisted, shared
 from egraph_fusion.codegen.lower_meaning import terms_of
 from egraph_fusion.codegen.lower_nests import Target, parallel, serial, stores_at
 from egraph_fusion.codegen.lower_push import exactly, pushed, reached
-from egraph_fusion.codegen.lower_reduce import reduce_to
+from egraph_fusion.codegen.lower_reduce import reduce_to, reducing
 from egraph_fusion.codegen.lower_space import Space, largest, plain_space
 from egraph_fusion.codegen.lower_terms import Terms, ints, loads
 from egraph_fusion.ir.graph import Node
@@ -34,7 +47,11 @@ _EXPENSIVE = frozenset(
 
 @dataclass
 class RowState:
-    """The statements of one row, and what is known of the row's values so far."""
+    """The statements of one row, and what is known of the row's values so far.
+
+    `overwrite` is a row of scratch in which kept values replace one another, and how an index of
+    the full shape is found in it; without it each kept value has scratch of its own.
+    """
 
     fragment: Fragment
     elements: Elements
@@ -45,6 +62,9 @@ class RowState:
     sources: dict[str, Source] = field(default_factory=dict[str, Source])
     body: list[Stmt] = field(default_factory=list[Stmt])
     results: list[str] = field(default_factory=list[str])
+    overwrite: tuple[str, Callable[[Index], Expr]] | None = None
+    _held: list[str] = field(default_factory=list[str])
+    _opened: tuple[Stmt, ...] = ()
 
     @property
     def full(self) -> Space:
@@ -60,13 +80,22 @@ class RowState:
         """Return the elements with what the row has computed."""
         return self.elements.given(self.sources).within(space.simplify)
 
-    def reduce(self, terms: Terms, number: int) -> None:
-        """Append the loop of one reduction and name its result."""
+    def reduce(self, terms: Terms, number: int, keep: Sequence[str] = ()) -> None:
+        """Append the loop of one reduction and name its result; values to `keep` are stored before.
+
+        If the reduction runs over a kept value, one loop does both.
+        """
+        last = terms.operands[0] if keep and keep[-1] == terms.operands[0] else ""
+        for position, stored in enumerate(v for v in keep if v != last):
+            self.keep(stored, f"{number}_{position}")
         index = self.result_index(terms.result)
-        named = f"acc{number}"
-        known = self.elements.given(self.sources)
         here = Space(self.space.names, self.space.extents, index)
-        self.body += reduce_to(known, terms, here, self.reduced, named)
+        named = f"acc{number}"
+        if last:
+            self.body += self._reduce_kept(terms, last, here, number)
+        else:
+            known = self.elements.given(self.sources)
+            self.body += reduce_to(known, terms, here, self.reduced, named)
         total = Var(named, terms.accumulator)
         value = terms.finish(self.known(self.space), total, index)
         result = Let(f"m{number}", value)
@@ -76,25 +105,69 @@ class RowState:
         self.results.append(terms.result)
         self.sources[terms.result] = exactly(terms.result, index, Var(result.name, dtype), known)
 
+    def _reduce_kept(self, terms: Terms, value: str, here: Space, number: int) -> tuple[Stmt, ...]:
+        """Store each element of `value` and combine it, in one loop."""
+        named = f"acc{number}"
+        known = self.known(self.full)
+        outside, moved = hoisted(
+            [known.at(value, self.full.index)], self.reduced.names, "h" + named
+        )
+        lets, (element,) = shared(moved, "v")
+        one = Var("e", self.fragment.types[value].dtype)
+        buffer, place = self._room(value, str(number))
+        given = known.given({value: exactly(value, self.full.index, one, known)})
+        term = terms.term(given, here.index, self.reduced.index)
+        total = Var(named, terms.accumulator)
+        step = Assign(named, Call(terms.combine, (total, term)))
+        body: tuple[Stmt, ...] = (
+            *lets,
+            Let("e", element),
+            Store(buffer, place(self.full.index), one),
+            step,
+        )
+        start = Declare(named, terms.accumulator, terms.identity)
+        inner = reducing(self.reduced, body, named, terms.combine)
+        return (*self._opened, start, *outside, *inner)
+
     def result_index(self, result: str) -> Index:
         """Return the index of a reduction's result in the current row."""
         kept = tuple(i for d, i in enumerate(self.space.index) if d not in self.axes)
         same = len(self.fragment.shape(result)) == len(self.shape)
         return self.space.index if same else kept
 
-    def keep(self, value: str, number: int) -> None:
+    def keep(self, value: str, mark: str) -> None:
         """Append a loop that computes `value` for the whole row into scratch."""
-        dtype = self.fragment.types[value].dtype
-        buffer = f"row{number}"
         known = self.known(self.full)
-        (element,) = (known.at(value, self.full.index),)
-        outside, (moved,) = hoisted([element], self.reduced.names, f"h{number}_")
-        lets, (named,) = shared([moved], f"v{number}_")
-        write = Store(buffer, self.position(self.reduced.index), named)
-        self.body.append(Alloc(buffer, dtype, Const(prod(self.row_shape))))
-        self.body += outside
+        element = known.at(value, self.full.index)
+        outside, moved = hoisted([element], self.reduced.names, f"h{mark}_")
+        lets, (named,) = shared(moved, f"v{mark}_")
+        buffer, place = self._room(value, mark)
+        write = Store(buffer, place(self.full.index), named)
+        self.body += (*self._opened, *outside)
         self.body += serial(self.reduced, (*lets, write), LoopKind.VECTOR)
-        self.sources[value] = self._in_row(value, buffer)
+
+    def _room(self, value: str, mark: str) -> tuple[str, Callable[[Index], Expr]]:
+        """Give `value` a place in scratch, from where it is read from now on.
+
+        With a row of scratch that is overwritten, what lay there can be read no more.
+        """
+        self._opened = ()
+        if self.overwrite is not None:
+            for lost in self._held:
+                self.sources.pop(lost)
+            self._held = [value]
+            buffer, place = self.overwrite
+        else:
+            buffer, place = f"row{mark}", self.position
+            dtype = self.fragment.types[value].dtype
+            self._opened = (Alloc(buffer, dtype, Const(prod(self.row_shape))),)
+        self.sources[value] = self._in_row(value, buffer, place)
+        return buffer, place
+
+    def hold(self, value: str, source: Source) -> None:
+        """Note that the row of scratch that is overwritten holds `value` at first."""
+        self._held = [value]
+        self.sources[value] = source
 
     def loop(
         self, values: Sequence[Expr], writes: Callable[[tuple[Expr, ...]], tuple[Stmt, ...]]
@@ -110,16 +183,12 @@ class RowState:
         """Extents of the reduced axes."""
         return tuple(self.shape[a] for a in self.axes)
 
-    def position(self, index: Sequence[Expr]) -> Expr:
-        """Return where an element of the row lies in scratch: the order of the reduced loops."""
-        strides = Layout(self._memory).strides(self.row_shape)
-        return self.full.simplify(offset(index, strides))
+    def position(self, index: Index) -> Expr:
+        """Return where an element of the full shape lies in the row's own scratch."""
+        strides = row_major(len(self.axes)).strides(self.row_shape)
+        return self.full.simplify(offset([index[a] for a in self.axes], strides))
 
-    @property
-    def _memory(self) -> tuple[int, ...]:
-        return tuple(range(len(self.axes)))
-
-    def _in_row(self, value: str, buffer: str) -> Source:
+    def _in_row(self, value: str, buffer: str, place: Callable[[Index], Expr]) -> Source:
         dtype = self.fragment.types[value].dtype
         row = [self.full.simplify(i) for i in self.space.index]
 
@@ -127,7 +196,7 @@ class RowState:
             for d, i in enumerate(asked):
                 if d not in self.axes and self.full.simplify(i) != row[d]:
                     raise LoweringError(f"an element of {value!r} in another row is needed")
-            return Load(buffer, self.position([asked[a] for a in self.axes]), dtype)
+            return Load(buffer, place(asked), dtype)
 
         return source
 
@@ -142,9 +211,7 @@ def rows(elements: Elements, heavy: Sequence[Node], targets: Sequence[Target]) -
     state = _start(elements, heavy, targets)
     kept = worth_keeping(fragment, heavy, [t.value for t in targets], state.shape, state.row_shape)
     for number, n in enumerate(heavy):
-        for value in kept.get(n.outputs[0], ()):
-            state.keep(value, len(state.body))
-        state.reduce(terms_of(fragment, n), number)
+        state.reduce(terms_of(fragment, n), number, kept.get(n.outputs[0], ()))
     _finish(state, targets)
     if not state.space.names:
         return tuple(state.body)
