@@ -295,9 +295,7 @@ def test_symbolic_flops_hold_for_numbers(
     name: str, shapes: list[Shape], attrs: dict[str, AttrValue]
 ) -> None:
     def count(n: Dim) -> Dim:
-        ins = [
-            TensorType(DType.FLOAT32, tuple(substitute(d, {"n": n}) for d in s)) for s in shapes
-        ]
+        ins = [TensorType(DType.FLOAT32, tuple(substitute(d, {"n": n}) for d in s)) for s in shapes]
         operator = OPERATORS[name]
         filled = normalized(operator, ins, attrs)
         return operator.flops(ins, operator.infer(ins, filled), filled)

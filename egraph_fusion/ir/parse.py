@@ -19,6 +19,15 @@ from egraph_fusion.ir.tokens import Line
 KEYWORDS = frozenset({"graph", "header", "input", "default", "const", "output"})
 
 
+def parse_dim(text: str) -> Dim:
+    """Read a dimension as it prints; ModelError if it is none.
+
+    >>> parse_dim("2*n + 1")
+    2*n + 1
+    """
+    return _dim(Line(text, 1))
+
+
 def _dim(line: Line) -> Dim:
     """Read a sum of products of integers, symbols and floor divisions."""
     total = _product(line)

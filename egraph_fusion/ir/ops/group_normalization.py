@@ -123,9 +123,9 @@ def _lp_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 def _lp(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
     x, axis, p = wide(values[0]), integer(attrs, "axis"), integer(attrs, "p")
     with np.errstate(all="ignore"):
-        size = np.abs(x) if p == 1 else x * x
-        norm = size.sum(axis=axis, keepdims=True)
-        norm = norm if p == 1 else np.sqrt(norm)
+        size: Array = np.abs(x) if p == 1 else x * x
+        total: Array = size.sum(axis=axis, keepdims=True)
+        norm: Array = total if p == 1 else np.sqrt(total)
         divisor: Array = np.where(norm == 0, x.dtype.type(1), norm)
         return (np.asarray(x / divisor).astype(dtype_of(values)),)
 
