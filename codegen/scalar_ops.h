@@ -60,7 +60,7 @@ EF_FN float ef_float(uint32_t u) {
     EF_FN T ef_shift_left_##s(T a, T b) { \
         return (uint64_t)b < WIDTH ? (T)((uint64_t)a << ((uint64_t)b & 63)) : (T)0; } \
     EF_FN T ef_shift_right_##s(T a, T b) { \
-        return (uint64_t)b < WIDTH ? (T)(a >> (b & (WIDTH - 1))) : (T)0; } \
+        return (uint64_t)b < WIDTH ? (T)(a >> (b & (WIDTH - 1))) : (T)((a >> (WIDTH - 1)) >> 1); } \
     EF_FN T ef_power_##s(T a, T b) { \
         T out = 1; \
         for (; b; b = (T)(b >> 1)) { \

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -55,7 +56,7 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def _node(op: str, inputs: list[str], *outputs: str, **attrs: object) -> onnx.NodeProto:
+def _node(op: str, inputs: list[str], *outputs: str, **attrs: Any) -> onnx.NodeProto:
     return make_node(op, inputs, outputs or ("y",), name="n1", **attrs)
 
 

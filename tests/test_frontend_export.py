@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,7 +24,7 @@ X = np.random.default_rng(3).standard_normal((2, 3)).astype(F)
 
 def rich_model() -> onnx.ModelProto:
     """Return a model with everything that an export could lose."""
-    branches = {
+    branches: dict[str, Any] = {
         name: helper.make_graph(
             [make_node(op, ["a"], [f"{name}_o"])], name, [], [info(f"{name}_o", [2, 3])]
         )
@@ -148,7 +149,7 @@ def test_new_nodes_record_the_rules_that_made_them() -> None:
 
 
 def _clip(opset: int) -> Graph:
-    attrs = {"max": 0.5} if opset < 11 else {}
+    attrs: dict[str, Any] = {"max": 0.5} if opset < 11 else {}
     constants = {} if opset < 11 else {"high": np.array(0.5, F)}
     inputs = ["x"] if opset < 11 else ["x", "", "high"]
     clip = make_node("Clip", inputs, ["y"], **attrs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -10,11 +12,19 @@ from onnx.helper import make_node
 from onnx_models import info, meaning, model_of
 
 from egraph_fusion.frontend import load, opaque_reasons
-from egraph_fusion.ir.dims import symbol
+from egraph_fusion.ir.dims import Shape, symbol
+from egraph_fusion.ir.graph import Graph
 from egraph_fusion.ir.tensors import DType
 
 F = np.float32
 X = info("x", ["batch", 3])
+
+
+def known(graph: Graph, value: str) -> Shape:
+    """Return the shape of a value of known rank."""
+    shape = graph.types[value].shape
+    assert shape is not None
+    return shape
 
 
 def test_dimensions_keep_their_names_and_unnamed_ones_get_fresh_symbols() -> None:
@@ -24,14 +34,14 @@ def test_dimensions_keep_their_names_and_unnamed_ones_get_fresh_symbols() -> Non
         ["y"],
     )
     graph = load(model)
-    batch, other = graph.types["x"].shape or ()
-    assert batch == symbol("batch") == (graph.types["z"].shape or ())[0]
+    batch, other = known(graph, "x")
+    assert batch == symbol("batch") == known(graph, "z")[0]
     assert graph.types["y"].shape == (batch, other)
 
 
 def test_a_dimension_name_that_is_no_identifier_becomes_one() -> None:
     model = model_of([make_node("Relu", ["x"], ["y"])], [info("x", ['a*/"b\n'])], ["y"])
-    (dim,) = load(model).types["x"].shape or ()
+    (dim,) = known(load(model), "x")
     assert str(dim).isidentifier()
 
 
@@ -71,7 +81,7 @@ def test_a_weight_that_is_an_input_can_be_overridden_from_ir_version_4_on(
     assert set(graph.constants) == {"x", "w"} - set(inputs)
 
 
-CONSTANTS = {
+CONSTANTS: dict[str, Any] = {
     "value": numpy_helper.from_array(np.array([[1, 2]], np.int8)),
     "value_int": 3,
     "value_ints": [3, 4],

@@ -109,7 +109,7 @@ class Reading:
     attrs: Mapping[str, AttrValue]
     absorbed: tuple[int, ...] = ()
     outputs: tuple[str, ...] = ()
-    constants: Mapping[str, Array] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
 
 
 Reader = Callable[[Form], Reading | Sequence[Reading]]

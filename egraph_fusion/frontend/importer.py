@@ -60,9 +60,7 @@ _UNREADABLE = (
 )
 
 
-def load(
-    source: str | Path | onnx.ModelProto, values: Mapping[str, Array] | None = None
-) -> Graph:
+def load(source: str | Path | onnx.ModelProto, values: Mapping[str, Array] | None = None) -> Graph:
     """Read an ONNX model into a graph.
 
     With `values` of some inputs, the graph is right for these values only: what depends on nothing
@@ -85,9 +83,7 @@ def load(
         raise ModelError(f"{name} is malformed and cannot be read ({kind}: {error})") from error
 
 
-def _graph_of(
-    model: onnx.ModelProto, folder: Path | None, values: Mapping[str, Array]
-) -> Graph:
+def _graph_of(model: onnx.ModelProto, folder: Path | None, values: Mapping[str, Array]) -> Graph:
     check_text(model)
     versions = opsets_of(model)
     header = header_of(model)

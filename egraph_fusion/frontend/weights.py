@@ -80,7 +80,8 @@ def _typed_length(tensor: TensorProto) -> int:
 
 def _byte_size(tensor: TensorProto) -> int:
     packed = _packed_size(tensor)
-    return int(prod(tensor.dims) * _dtype(tensor).itemsize) if packed is None else packed
+    dense: int = prod(tensor.dims) * _dtype(tensor).itemsize
+    return dense if packed is None else packed
 
 
 def _dtype(tensor: TensorProto) -> np.dtype[Any]:

@@ -36,11 +36,11 @@ class Workspace:
     used: frozenset[str]
     graph_outputs: frozenset[str]
     taken: set[str]
-    types: dict[str, TensorType] = field(default_factory=dict)
-    arrays: dict[str, Array] = field(default_factory=dict)
-    dims: dict[str, Shape] = field(default_factory=dict)
-    constants: dict[str, Constant] = field(default_factory=dict)
-    from_shape: set[str] = field(default_factory=lambda: set())
+    types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
+    arrays: dict[str, Array] = field(default_factory=dict[str, Array])
+    dims: dict[str, Shape] = field(default_factory=dict[str, Shape])
+    constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
+    from_shape: set[str] = field(default_factory=set[str])
 
     def define(self, value: str, array: Array) -> None:
         """Enter a constant of the graph."""
