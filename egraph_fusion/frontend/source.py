@@ -30,7 +30,9 @@ class ModelSource:
         A file in one piece is not read into a graph for that.  Raises ModelError as `load`.
         """
         found = self._file_fingerprint()
-        return fingerprint(self.graph()) if found is None else f"{found}{sorted(self._shapes.items())}"
+        return (
+            fingerprint(self.graph()) if found is None else f"{found}{sorted(self._shapes.items())}"
+        )
 
     def graph(self) -> Graph:
         """Return the graph; it is read once.  Raises ModelError as `load`."""

@@ -68,11 +68,13 @@ def _check_length(tensor: TensorProto, where: str, expected: int, found: int, un
 
 def _packed_size(tensor: TensorProto) -> int | None:
     bits = _PACKED_BITS.get(tensor.data_type)
-    return None if bits is None else -(-prod(tensor.dims) * bits // 8)
+    count: int = prod(tensor.dims)
+    return None if bits is None else -(-count * bits // 8)
 
 
 def _typed_length(tensor: TensorProto) -> int:
-    packed, count = _packed_size(tensor), prod(tensor.dims)
+    packed = _packed_size(tensor)
+    count: int = prod(tensor.dims)
     if packed is not None:
         return packed
     return 2 * count if tensor.data_type in _PER_COMPLEX else count
