@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
+from egraph_fusion.codegen.contraction_columns import Columns, columns_of
 from egraph_fusion.codegen.contraction_form import Form
 from egraph_fusion.codegen.contraction_rows import RowAddress, RowPointers, split_index
 from egraph_fusion.codegen.index import simplify
@@ -196,19 +197,29 @@ class ContractionNest:
 
     def epilogue(self, tile: Expr, place: Expr) -> tuple[Stmt, ...]:
         """Store what becomes of a tile whose accumulators start at `place`."""
-        space, index = self._result_space()
-        known = self.elements.within(space.simplify)
-        stored = Load("acc", simplify(place + Var("i") * self.nr + Var("j")), DType.FLOAT32)
-        stores = finish_into(known, self.terms, self.targets, space, index, stored)
-        column = Var("n") * self.nr + Var("j") if self.panels > 1 else Var("j")
-        ranges = {**space.ranges, "n": (0, self.panels - 1), "j": (0, self.nr - 1)}
-        placed = tuple(substituted(s, {"c": column}, ranges) for s in stores)
         row = Let("m", simplify(self.row(tile, Var("i"))))
-        return (
-            For(
-                "i", self.row_count(tile), (row, For("j", self._columns(), placed, LoopKind.VECTOR))
-            ),
-        )
+        space, index = self.result_space()
+        parts: dict[Columns, list[Target]] = {}
+        for t in self.targets:
+            fragment, result = self.elements.fragment, self.terms.result
+            part = columns_of(fragment, result, t.value, space, index)
+            parts.setdefault(part, []).append(t)
+        body = [s for part, found in parts.items() for s in self._stores(part, found, place)]
+        return (For("i", self.row_count(tile), (row, *body)),)
+
+    def _stores(self, part: Columns, targets: Sequence[Target], place: Expr) -> tuple[Stmt, ...]:
+        """Store the targets that are made of a part of the columns."""
+        space, index = self.result_space(part)
+        known = self.elements.within(space.simplify)
+        begin, count = part.within_panel(self.nr, self.panels)
+        lane = begin + Var("j")
+        stored = Load("acc", simplify(place + Var("i") * self.nr + lane), DType.FLOAT32)
+        stores = finish_into(known, self.terms, targets, space, index, stored, limits=[])
+        column = lane + Var("n") * self.nr if self.panels > 1 else lane
+        ranges = {**space.ranges, "n": (0, self.panels - 1), "j": (0, self.nr - 1)}
+        placed = tuple(substituted(s, {"c": column - part.start}, ranges) for s in stores)
+        loop = For("j", count, placed, LoopKind.VECTOR)
+        return part.guarded(loop, self.nr, self.form.columns)
 
     def row_count(self, tile: Expr) -> Expr:
         """Return how many rows of a tile exist."""
@@ -217,22 +228,16 @@ class ContractionNest:
             return Const(mr)
         return Call("min", (Const(mr), Const(self.m) - self._first_row(tile)))
 
-    def _columns(self) -> Expr:
-        """Return how many columns of the panel exist."""
-        if self.panels == 1:
-            return Const(self.form.columns)
-        if self.form.columns % self.nr == 0:
-            return Const(self.nr)
-        return Call("min", (Const(self.nr), Const(self.form.columns) - Var("n") * self.nr))
-
-    def _result_space(self) -> tuple[Space, Index]:
+    def result_space(self, part: Columns | None = None) -> tuple[Space, Index]:
         """Return the variables of the epilogue (b, m, c) and the result's index in them.
 
-        The column is one variable here, so that index maps are inverted over its whole range.
+        The column is one variable here, so that index maps are inverted over its whole range; it
+        counts from the first column of `part`.
         """
-        sizes = {"b": prod(self.form.batch), "m": self.m, "c": self.form.columns}
+        columns = part or Columns(0, self.form.columns)
+        sizes = {"b": prod(self.form.batch), "m": self.m, "c": columns.stop - columns.start}
         rows = split_index(Var("m"), self.form.rows, {"m": (0, self.m - 1)})
-        column = Const(0) if self.form.columns == 1 else Var("c")
+        column: Expr = Const(0) if self.form.columns == 1 else Var("c") + columns.start
         index = self.form.result(self._batch_index(), rows, column)
         space = Space(tuple(sizes), tuple(Const(e) for e in sizes.values()), index)
         return space, tuple(space.simplify(i) for i in index)

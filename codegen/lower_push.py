@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from egraph_fusion.codegen.expand import Fragment, LoweringError
@@ -35,10 +36,27 @@ def reached(fragment: Fragment, target: str, stored: frozenset[str] = frozenset(
     return found
 
 
-def pushed(fragment: Fragment, source: str, target: str, space: Space, index: Index) -> Index:
+@dataclass(frozen=True)
+class Limit:
+    """An index map holds only where `start <= index < stop`."""
+
+    index: Expr
+    start: int
+    stop: int
+
+
+def pushed(
+    fragment: Fragment,
+    source: str,
+    target: str,
+    space: Space,
+    index: Index,
+    limits: list[Limit] | None = None,
+) -> Index:
     """Return the index of `target` that is made of element `index` of `source`.
 
-    Every operator between them must keep the number of elements; LoweringError says which does not.
+    Every operator between them must keep each element in one place; LoweringError says which does
+    not. With `limits` given, Split may drop elements: it says there which it keeps.
     """
     if source == target:
         return index
@@ -49,11 +67,23 @@ def pushed(fragment: Fragment, source: str, target: str, space: Space, index: In
     failure = LoweringError(f"{target!r} is not made of {source!r}")
     for operand in through:
         try:
-            at = pushed(fragment, source, operand, space, index)
+            at = pushed(fragment, source, operand, space, index, limits)
+            if n.op == "Split" and limits is not None:
+                return _part(fragment, n, target, at, limits)
             return _step(fragment, n, operand, space, at)
         except LoweringError as error:
             failure = error
     raise failure
+
+
+def _part(fragment: Fragment, n: Node, target: str, index: Index, limits: list[Limit]) -> Index:
+    axis = n.attrs["axis"]
+    assert isinstance(axis, int)
+    sizes = [fragment.shape(v)[axis] for v in n.outputs]
+    position = n.outputs.index(target)
+    start = sum(sizes[:position])
+    limits.append(Limit(index[axis], start, start + sizes[position]))
+    return (*index[:axis], index[axis] - start, *index[axis + 1 :])
 
 
 def _step(fragment: Fragment, n: Node, operand: str, space: Space, index: Index) -> Index:

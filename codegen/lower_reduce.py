@@ -26,7 +26,7 @@ from egraph_fusion.codegen.loops import (
 from egraph_fusion.codegen.lower_elements import Elements, Index
 from egraph_fusion.codegen.lower_lets import shared
 from egraph_fusion.codegen.lower_nests import Target, parallel, serial, stores_at
-from egraph_fusion.codegen.lower_push import exactly, pushed
+from egraph_fusion.codegen.lower_push import Limit, exactly, pushed
 from egraph_fusion.codegen.lower_space import (
     Space,
     chunked,
@@ -79,26 +79,33 @@ def finish_into(
     index: Index,
     total: Expr,
     prefix: str = "t",
+    limits: list[Limit] | None = None,
 ) -> tuple[Stmt, ...]:
     """Store what becomes of one result element of `terms` in every target.
 
+    With `limits` given, targets may be parts of the result: the caller sees to their limits.
     Raises LoweringError if a target needs other elements of the result than the one at hand.
     """
     value = terms.finish(elements, total, index)
     known = elements.given({terms.result: exactly(terms.result, index, value, elements)})
     out: list[Stmt] = []
-    for number, group in enumerate(_by_place(known, terms.result, targets, space, index)):
+    for number, group in enumerate(_by_place(known, terms.result, targets, space, index, limits)):
         where, members = group
         out += stores_at(known, members, where, prefix if not number else f"{prefix}{number}_")
     return tuple(out)
 
 
 def _by_place(
-    elements: Elements, result: str, targets: Sequence[Target], space: Space, index: Index
+    elements: Elements,
+    result: str,
+    targets: Sequence[Target],
+    space: Space,
+    index: Index,
+    limits: list[Limit] | None,
 ) -> list[tuple[Index, list[Target]]]:
     groups: dict[Index, list[Target]] = {}
     for t in targets:
-        where = pushed(elements.fragment, result, t.value, space, index)
+        where = pushed(elements.fragment, result, t.value, space, index, limits)
         groups.setdefault(tuple(space.simplify(i) for i in where), []).append(t)
     return list(groups.items())
 

@@ -77,7 +77,12 @@ def identity_of(combine: str, dtype: DType) -> Const:
 
 
 def accumulator_of(dtype: DType) -> DType:
-    """Return the dtype that sums of `dtype` are kept in: 16-bit floats in float32."""
+    """Return the dtype that totals of `dtype` are kept in: float32 for 16-bit floats.
+
+    Booleans are kept as 0 and 1, whose maximum is "any" and whose minimum is "all".
+    """
+    if dtype is DType.BOOL:
+        return DType.UINT8
     return DType.FLOAT32 if dtype in (DType.FLOAT16, DType.BFLOAT16) else dtype
 
 

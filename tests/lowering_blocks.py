@@ -246,6 +246,25 @@ def matmul_to_keys(g: GraphBuilder) -> list[str]:
 
 
 @block
+def product_split(g: GraphBuilder) -> list[str]:
+    """Queries, keys and values from one product: parts of its columns that fill no tiles."""
+    y = g.op("MatMul", given(g, "a", 1, 9, 24), g.const(weights(24, 90)))
+    y = g.op("Add", y, g.const(weights(90)))
+    q, k, v = g.node("Split", [y], 3, axis=2, split=(30, 30, 30))
+    size = (1, 9, 3, 10)
+    perms = ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3))
+    return [heads(g, x, perm, size) for x, perm in zip((q, k, v), perms, strict=True)]
+
+
+@block
+def product_halves(g: GraphBuilder) -> list[str]:
+    """Halves of whole tiles; one is used twice."""
+    y = g.op("Gemm", given(g, "a", 7, 24), g.const(weights(24, 128)), g.const(weights(128)))
+    left, right = g.node("Split", [y], 2, axis=1, split=(64, 64))
+    return [g.op("Relu", left), g.op("Sigmoid", right), right]
+
+
+@block
 def scores(g: GraphBuilder) -> list[str]:
     """A batched product of two activations, read through index maps, then scaled and masked."""
     q, k = given(g, "q", 2, 5, 16), given(g, "k", 2, 5, 16)
