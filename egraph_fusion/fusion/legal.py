@@ -161,7 +161,7 @@ def _anchor_refusal(graph: Graph, nodes: Sequence[Node], anchor: Node) -> str | 
             continue
         if kind_of(n) is Kind.ELEMENTWISE and _size(graph, n.outputs[0]) == size:
             continue
-        if n.op in INVERTIBLE:
+        if n.op in INVERTIBLE or (n.op == "Split" and anchor.op in {"MatMul", "Gemm"}):
             continue
         return f"{n.label()} after {anchor.op} has no inverse index map of the same size"
     results = set(_results(graph, nodes))
