@@ -10,6 +10,7 @@ from egraph_fusion.rulesets.guards import (
     one_consumer,
     positive,
     rank_at_least,
+    varying,
 )
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor
@@ -37,7 +38,8 @@ PRINTED = (
 )  # fmt: skip
 
 REGROUPING = (
-    rule("add-regroup", (a + b) + c, a + (b + c), [one_consumer(a + b)], growing=True,
+    rule("add-regroup", (a + b) + c, a + (b + c),
+         [one_consumer(a + b), varying(a), varying(b), varying(c)], growing=True,
          dtypes="numeric"),
     rule("mul-regroup", (a * b) * c, a * (b * c), [one_consumer(a * b)], growing=True,
          dtypes="numeric"),

@@ -121,6 +121,12 @@ def constant(_x: Array) -> bool:
 
 
 @_guard(Form.GRAPH, 1)
+def varying(_x: Array) -> bool:
+    """The tensor depends on an input."""
+    return True
+
+
+@_guard(Form.GRAPH, 1)
 def one_consumer(_x: Array) -> bool:
     """Only one node reads the tensor, so computing it differently duplicates nothing."""
     return True

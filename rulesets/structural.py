@@ -19,6 +19,7 @@ from egraph_fusion.rulesets.guards import (
     per_channel,
     rank_at_least,
     same_shape,
+    varying,
 )
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Scalar, Tensor
@@ -114,6 +115,11 @@ WEIGHTS = (
          [constant(k), per_channel(k, conv)]),
     rule("conv-bias-add", conv_bias + k, ops.conv(x, w, bias + by_vector, attrs=p),
          [constant(bias), constant(k), per_channel(k, conv_bias)]),
+    rule("conv-add-past", (conv + y) + k, ops.conv(x, w, full_vector, attrs=p) + y,
+         [constant(k), varying(y), per_channel(k, conv)]),
+    rule("conv-bias-add-past", (conv_bias + y) + k,
+         ops.conv(x, w, bias + by_vector, attrs=p) + y,
+         [constant(bias), constant(k), varying(y), per_channel(k, conv_bias)]),
     rule("matmul-scale-columns", (x @ w) * k, x @ (w * by_vector),
          [constant(w), constant(k), rank_at_least(w, 2), along_last(k, x @ w)]),
     rule("gemm-scale", gemm * k, ops.gemm(x, w * by_vector, transA=q),
@@ -131,4 +137,14 @@ WEIGHTS = (
          ops.gemm(x, w, bias + k, attrs=p, beta=1.0), [constant(bias), constant(k)]),
 )  # fmt: skip
 
-STRUCTURAL: tuple[Rule, ...] = IDENTITIES + MOVEMENT + WEIGHTS
+k1, k2 = Tensor("k1"), Tensor("k2")
+known = [constant(k1), constant(k2)]
+GATHERING = (
+    rule("add-constants",        (a + k1) + k2,       a + (k1 + k2),       known, dtypes="numeric"),
+    rule("add-constants-across", (a + k1) + (b + k2), (a + b) + (k1 + k2), known, dtypes="numeric"),
+    rule("add-constants-past",   ((a + k1) + b) + k2, (a + b) + (k1 + k2), known, dtypes="numeric"),
+    rule("mul-constants",        (a * k1) * k2,       a * (k1 * k2),       known, dtypes="numeric"),
+    rule("mul-constants-across", (a * k1) * (b * k2), (a * b) * (k1 * k2), known, dtypes="numeric"),
+)  # fmt: skip
+
+STRUCTURAL: tuple[Rule, ...] = IDENTITIES + MOVEMENT + WEIGHTS + GATHERING

@@ -30,7 +30,7 @@ def rules(c: Constructor) -> list[str]:
     """Return the analysis rules of one constructor."""
     if c.op == OPAQUE:
         return []
-    lines = [*_types(c), *_inherited(c, "constant"), *_inherited(c, "tame")]
+    lines = [*_types(c), *_inherited(c, "constant"), *_inherited(c, "tame"), *_varying(c)]
     if has_interval(c):
         lines += _intervals(c)
     if c.op in SPREADS:
@@ -68,6 +68,12 @@ def _types(c: Constructor) -> list[str]:
 def _inherited(c: Constructor, fact: str) -> list[str]:
     xs, _ = c.variables()
     return [_line(c, [f"({fact} {x})" for x in xs], [f"({fact} e)"], "types", fact)]
+
+
+def _varying(c: Constructor) -> list[str]:
+    """A node varies from run to run if one of its operands does."""
+    xs, _ = c.variables()
+    return [_line(c, [f"(varies {x})"], ["(varies e)"], "types", f"varies-{x}") for x in xs]
 
 
 def _intervals(c: Constructor) -> list[str]:

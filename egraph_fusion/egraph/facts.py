@@ -145,6 +145,8 @@ def _facts(graph: Graph, interner: Interner, name: str, key: int, f: Facts) -> I
         yield f"(set (hi {term}) {number_text(high)})"
     if f.constant:
         yield f"(constant {term})"
+    else:
+        yield f"(varies {term})"
     if f.tame:
         yield f"(tame {term})"
     if f.nonzero and f.interval != UNBOUNDED:

@@ -44,6 +44,7 @@ VALUE_ATOMS = {
     "finite": "(= {v}_lo (lo {v})) (= {v}_hi (hi {v})) (> {v}_lo -inf) (< {v}_hi inf)",
     "uniform": "(= {v}_splat (splat {v}))",
     "constant": "(constant {v})",
+    "varying": "(varies {v})",
     "one_consumer": "(open {v})",
 }
 
@@ -86,6 +87,8 @@ def rule_text(
     """
     m = _Match(interner, outputs)
     root = _match(m, r.lhs)
+    if r.dtypes != "any":  # constants are folded: only movement needs a normal form in them
+        m.atoms.append(f"(varies {root})")
     _guard_types(m, r)
     if tame and r.level != "exact":
         m.atoms += [f"(tame {v})" for p, v in m.bound.items() if isinstance(p, Tensor)]

@@ -19,7 +19,7 @@ from egraph_fusion.rulesets.rule import Rule
 INTERVAL_ROUNDS = 3
 """Rounds in which intervals are refined per iteration: refinement alone need not end."""
 MATCH_LIMIT = 2000
-"""Matches of one growing rule in one iteration after which it pauses for BAN iterations."""
+"""Matches of one rule in one iteration after which it pauses: for BAN iterations, then twice that ..."""
 BAN = 2
 DIRECTED_LIMIT = 24
 """Iterations of the directed phase; it shrinks terms, so it hardly ever needs them."""
@@ -61,6 +61,7 @@ class _Run:
     hits: dict[str, int] = field(default_factory=dict)
     growth: list[int] = field(default_factory=list)
     banned: dict[str, int] = field(default_factory=dict)
+    bans: dict[str, int] = field(default_factory=dict)
     iterations: int = 0
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -128,8 +129,9 @@ def _step(run: _Run, texts: list[RuleText], iteration: int) -> bool:
         found = matches.get(t.rule.name, 0)
         if found:
             run.hits[t.rule.name] = run.hits.get(t.rule.name, 0) + found
-        if t.rule.growing and found > MATCH_LIMIT:
-            run.banned[t.ruleset] = iteration + BAN
+        if found > MATCH_LIMIT:
+            times = run.bans[t.ruleset] = run.bans.get(t.ruleset, 0) + 1
+            run.banned[t.ruleset] = iteration + BAN * times
     return bool(reply["updated"])
 
 
