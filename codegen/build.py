@@ -147,6 +147,16 @@ def target_flags(march: str | None) -> tuple[str, ...]:
     return (f"{name}={march or 'native'}",)
 
 
+def identity(march: str | None) -> str:
+    """Return what compiled code depends on besides its source: compiler, flags and CPU.
+
+    Raises CompileError if there is no compiler.
+    """
+    compiler = find_compiler()
+    flags = (*FLAGS, *target_flags(march))
+    return digest(*compiler.command, compiler.version, *flags, cpu_features())
+
+
 def baseline_march() -> str:
     """Return the `march` of every 64-bit machine of this family (no AVX, no fused multiply-add)."""
     return "armv8-a" if platform.machine() in ("arm64", "aarch64") else "x86-64"

@@ -48,8 +48,8 @@ class Cache:
 
     def _keep(self, key: str, suffix: str, made: Path) -> Path:
         try:
-            _create(self.folder)
-            if _trusted(self.folder):
+            create(self.folder)
+            if trusted(self.folder):
                 return _store(self.folder, key, suffix, made)
         except OSError:
             pass  # read-only or full: the private folder below serves this process
@@ -66,13 +66,14 @@ def digest(*parts: str | bytes) -> str:
     return hasher.hexdigest()
 
 
-def _create(folder: Path) -> None:
+def create(folder: Path) -> None:
+    """Make the folder, private to this user, unless it is there; OSError if that fails."""
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _trusted(folder: Path) -> bool:
+def trusted(folder: Path) -> bool:
     """Whether only this user can put code there."""
     try:
         found = folder.stat()
@@ -82,7 +83,7 @@ def _trusted(folder: Path) -> bool:
 
 
 def _lookup(folder: Path, key: str, suffix: str) -> Path | None:
-    if not _trusted(folder):
+    if not trusted(folder):
         return None
     try:
         content = (folder / f"{key}.key").read_text(encoding="ascii").strip()

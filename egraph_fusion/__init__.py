@@ -21,8 +21,9 @@ from egraph_fusion.version import __version__
 if TYPE_CHECKING:
     from egraph_fusion import extract, rulesets
     from egraph_fusion.convert.single import bench
-    from egraph_fusion.frontend import load, save
-    from egraph_fusion.pipeline import compile, emit_c, load_compiled, optimize, plan
+    from egraph_fusion.frontend import load
+    from egraph_fusion.pipeline import compile, emit_c, optimize, plan, save
+    from egraph_fusion.runtime.loading import load_compiled
 
 _HOMES = {
     "load": "egraph_fusion.frontend",
@@ -30,7 +31,7 @@ _HOMES = {
     "optimize": "egraph_fusion.pipeline",
     "plan": "egraph_fusion.pipeline",
     "compile": "egraph_fusion.pipeline",
-    "load_compiled": "egraph_fusion.pipeline",
+    "load_compiled": "egraph_fusion.runtime.loading",
     "emit_c": "egraph_fusion.pipeline",
     "bench": "egraph_fusion.convert.single",
 }

@@ -235,7 +235,7 @@ def profile(
 @app.command()
 def demo(debug: Debug = False) -> None:
     """Take a real model through every stage and compare it with onnx.reference."""
-    from egraph_fusion.convert.demo import run_demo
+    from egraph_fusion.demo import run_demo
 
     with _errors(debug):
         run_demo()

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import onnx
-
+from egraph_fusion.codegen.cache import digest
 from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.errors import CompileError, EgraphFusionError
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend import save as save_model
+from egraph_fusion.frontend.expansion import expand
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.frontend.input_values import fix_input_values, value_inputs
+from egraph_fusion.frontend.source import ModelSource, Source
 from egraph_fusion.fusion.dnnfusion import estimated_profit, plan_dnnfusion
 from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.fusion.plan import Plan
@@ -23,13 +24,13 @@ from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.optimizer import optimize
 from egraph_fusion.runtime.assemble import Assembly, assemble, ports, refusal
-from egraph_fusion.runtime.container import read
-from egraph_fusion.runtime.feeds import Request
+from egraph_fusion.runtime.feeds import Extents, Request, fixed_extents
+from egraph_fusion.runtime.loading import load_compiled
+from egraph_fusion.runtime.machine import release_memory
 from egraph_fusion.runtime.program import Program
+from egraph_fusion.runtime.program_cache import default_cache, program_key
 from egraph_fusion.runtime.session import Native, Session
 from egraph_fusion.runtime.targets import TARGETS, load_native
-
-Source = str | Path | onnx.ModelProto | Graph
 
 __all__ = [
     "PIPELINE",
@@ -64,6 +65,10 @@ class Stage:
     run: Callable[[Any, Options], Any]
 
 
+def _expanded(graph: Graph, _options: Options) -> Graph:
+    return expand(graph)
+
+
 def _rewritten(graph: Graph, options: Options) -> Graph:
     if not options.optimize:
         return graph
@@ -83,6 +88,7 @@ def _built(assembly: Assembly, options: Options) -> Program:
 
 
 PIPELINE = (
+    Stage("expand", _expanded),
     Stage("rewrite", _rewritten),
     Stage("plan", _planned),
     Stage("lower", _assembled),
@@ -150,28 +156,61 @@ def compile(
     """
     if target not in TARGETS:
         raise CompileError(f"target is one of {sorted(TARGETS)}, not {target!r}")
-    count = threads or os.cpu_count() or 1
-    options = Options(target, count, numerics, optimize, march)
-    graph = _graph(source)
-    if shapes:
-        graph = fix_input_shapes(graph, shapes)
+    options = Options(target, threads or os.cpu_count() or 1, numerics, optimize, march)
+    model = ModelSource(source, shapes)
+    key = program_key(model.fingerprint(), TARGETS[target].identity(march), repr(options))
+    found = default_cache().find(key)
+    if found is None:
+        return _cold(model, key, options)
+    sides, programs = found
+    specialize = None if programs else _specializer(model, key, options)
+    return Session(sides, programs, _loader(options), specialize)
 
-    made = session(graph, options)
-    if not value_inputs(graph):
-        made.prepare()
-    return made
+
+def _cold(model: ModelSource, key: str, options: Options) -> Session:
+    """Compile `model` if its shapes are fixed, else return a session that does when it runs.
+
+    Either goes into the user's cache, unless values of inputs decide what is compiled.
+    """
+    sides, values = ports(model.graph()), value_inputs(model.graph())
+    extents = fixed_extents(sides[0])
+    if values or extents is None:
+        if not values:
+            default_cache().keep(key, sides, {})
+        return Session(sides, {}, _loader(options), _specializer(model, key, options), values)
+    programs: dict[Extents, Program] = {extents: _through(model.take(), options)}
+    default_cache().keep(key, sides, programs)
+    release_memory()
+    return Session(sides, programs, _loader(options))
+
+
+def _specializer(model: ModelSource, key: str, options: Options) -> Callable[[Request], Program]:
+    """Return what compiles `model` for a request, through the user's cache."""
+
+    def specialize(request: Request) -> Program:
+        own = digest(key, repr(request.key))
+        found = default_cache().find(own)
+        if found is not None:
+            return next(iter(found[1].values()))
+        program: Program = _through(specialized(model.graph(), request), options)
+        sides = (program.inputs, program.outputs)
+        default_cache().keep(own, sides, {request.extents: program})
+        return program
+
+    return specialize
+
+
+def _loader(options: Options) -> Callable[[Program], Native]:
+    return lambda program: load_native(program, options.threads)
 
 
 def session(graph: Graph, options: Options) -> Session:
-    """Return a session that compiles `graph` when it is prepared or run."""
-
-    def native(program: Program) -> Native:
-        return load_native(program, options.threads)
+    """Return a session that compiles `graph` when it is prepared or run, past the cache."""
 
     def specialize(request: Request) -> Program:
         return _built(assembled(graph, request, options), options)
 
-    return Session(ports(graph), {}, native, specialize, value_inputs(graph))
+    return Session(ports(graph), {}, _loader(options), specialize, value_inputs(graph))
 
 
 def assembled(graph: Graph, request: Request, options: Options) -> Assembly:
@@ -190,18 +229,9 @@ def specialized(graph: Graph, request: Request) -> Graph:
     extents = zip(graph.inputs, request.extents, strict=True)
     shapes = {v: s for v, s in extents if _is_symbolic(graph.types[v])}
     fixed = fix_input_shapes(graph, shapes) if shapes else graph
-    return fix_input_values(fixed, request.values) if request.values else fixed
-
-
-def load_compiled(path: str | Path, threads: int | None = None) -> Session:
-    """Load a `.efz` file; needs neither compiler nor optimiser.
-
-    The file is executable code: load only what you trust.  Raises CompileError if it is damaged or
-    was compiled for another CPU.
-    """
-    found_ports, programs = read(Path(path))
-    count = threads or os.cpu_count() or 1
-    return Session(found_ports, programs, lambda program: load_native(program, count))
+    if not request.values:
+        return fixed
+    return expand(fix_input_values(fixed, request.values), request.values)
 
 
 def emit_c(source: Source, folder: str | Path, march: str | None = None) -> list[Path]:

@@ -28,6 +28,7 @@ LAYERS = (
     ("pipeline",),
     ("convert", "runtime.backend"),
     ("terminal",),
+    ("demo",),
     ("cli",),
     ("__init__", "__main__"),
 )

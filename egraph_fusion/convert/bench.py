@@ -7,14 +7,16 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.runtime.session import Session
+
+if TYPE_CHECKING:
+    import onnx
 
 Feeds = Mapping[str, NDArray[Any]]
 

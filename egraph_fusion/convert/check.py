@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
-from egraph_fusion.convert.inputs import random_inputs
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.frontend import load
+from egraph_fusion.frontend.inputs import example_inputs
+from egraph_fusion.runtime import fallback
+
+if TYPE_CHECKING:
+    import onnx
 
 Array = NDArray[Any]
 Runner = Callable[[Mapping[str, Array]], Sequence[Any]]
@@ -65,10 +68,7 @@ def reference_runner(model: onnx.ModelProto) -> Runner:
         session = ort.InferenceSession(model.SerializeToString(), options)
         return lambda feeds: session.run(None, dict(feeds))
     except Exception:  # not installed, over 2 GB, or an operator it lacks
-        from onnx.reference import ReferenceEvaluator
-
-        evaluator = ReferenceEvaluator(model)
-        return lambda feeds: list(evaluator.run(None, dict(feeds)))
+        return fallback.reference(model)
 
 
 def compare(
@@ -79,7 +79,7 @@ def compare(
     graph = load(before)
     worst: dict[str, float] = dict.fromkeys(graph.outputs, 0.0)
     for seed in seeds:
-        feeds = random_inputs(graph, seed)
+        feeds = example_inputs(graph, seed)
         pairs = zip(graph.outputs, run_before(feeds), run_after(feeds), strict=True)
         for name, want, got in pairs:
             worst[name] = max(

@@ -6,22 +6,24 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from egraph_fusion import pipeline
 from egraph_fusion.convert.bench import BenchResult, measure
 from egraph_fusion.convert.check import compare, reference_runner, require
-from egraph_fusion.convert.inputs import random_inputs
 from egraph_fusion.errors import ModelError, RunError
 from egraph_fusion.frontend import export, load
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
+from egraph_fusion.frontend.inputs import example_inputs
 from egraph_fusion.fusion.plan import Plan
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.runtime.session import ProfileStep, Session
+
+if TYPE_CHECKING:
+    import onnx
 
 Shapes = Mapping[str, tuple[int, ...]] | None
 
@@ -104,7 +106,7 @@ def bench(
     count = threads or os.cpu_count() or 1
     session = pipeline.compile(graph, threads=count)
     source = str(model) if isinstance(model, str | Path) and not shapes else export(graph)
-    return measure(session, source, random_inputs(graph), against, count, rounds)
+    return measure(session, source, example_inputs(graph), against, count, rounds)
 
 
 def open_session(
@@ -124,7 +126,7 @@ def _loaded(model: str | Path | onnx.ModelProto | Graph, shapes: Shapes) -> Grap
 def _feeds(model: str, session: Session, shapes: Shapes) -> dict[str, NDArray[Any]]:
     if model.endswith(".efz"):
         return session.random_feeds()
-    return random_inputs(_loaded(model, shapes))
+    return example_inputs(_loaded(model, shapes))
 
 
 def _expect_folder(output: Path) -> None:

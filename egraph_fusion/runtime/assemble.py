@@ -102,7 +102,7 @@ def assemble(plan: Plan, target: TargetInfo, name: str = "c") -> Assembly:
         if low is None:
             steps.append(_fallback_step(graph, block, placement, reasons[i]))
             continue
-        launch = _launch(i, low, placement, pool)
+        launch = _launch(i, block, low, placement, pool)
         record = _record(block, low)
         if steps and isinstance(steps[-1], NativeStep):
             steps[-1] = _extended(steps[-1], record, launch)
@@ -150,22 +150,29 @@ class _ConstantPool:
         packed = argument.constant
         assert packed is not None
         if packed.key not in self._offsets:
+            array = np.ascontiguousarray(packed.pack(packed.source))
             self._offsets[packed.key] = self._size
-            self._parts.append((self._size, packed.array))
-            self._size += -(-max(packed.array.nbytes, 1) // ALIGNMENT) * ALIGNMENT
+            self._parts.append((self._size, array))
+            self._size += -(-max(array.nbytes, 1) // ALIGNMENT) * ALIGNMENT
         return self._offsets[packed.key]
 
     def blob(self) -> Bytes:
-        """Return all constants as bytes that start at an aligned address."""
+        """Return all constants as bytes that start at an aligned address, and let go of the parts.
+
+        Each is freed as soon as it is copied, so that weights never lie in memory twice.
+        """
         room = np.zeros(self._size + ALIGNMENT, np.uint8)
         first = -room.ctypes.data % ALIGNMENT
         out = room[first : first + self._size]
-        for start, array in self._parts:
+        while self._parts:
+            start, array = self._parts.pop()
             out[start : start + array.nbytes] = array.reshape(-1).view(np.uint8)
         return out
 
 
-def _launch(i: int, low: LoweredBlock, placement: Placement, pool: _ConstantPool) -> Launch:
+def _launch(
+    i: int, block: Block, low: LoweredBlock, placement: Placement, pool: _ConstantPool
+) -> Launch:
     bindings: list[Binding] = []
     for a in low.arguments:
         if a.constant is not None:
@@ -176,11 +183,8 @@ def _launch(i: int, low: LoweredBlock, placement: Placement, pool: _ConstantPool
             bindings.append(Binding("slot", placement.slots[a.value]))
         else:
             bindings.append(Binding("arena", placement.arena[a.value]))
-    written = tuple(
-        placement.slots[a.value]
-        for a, b in zip(low.arguments, low.kernel.buffers, strict=True)
-        if a.value in placement.slots and b.role.value == "out"
-    )
+    # An output without elements has no buffer in the kernel, but Python still allocates it.
+    written = tuple(placement.slots[v] for v in block.outputs if v in placement.slots)
     return Launch(low.kernel, tuple(bindings), written)
 
 
@@ -207,7 +211,7 @@ def _fallback_step(graph: Graph, block: Block, placement: Placement, reason: str
     return FallbackStep(
         model=fallback.one_node_model(graph, n),
         feeds=tuple((v, placement.slots[v]) for v in fallback.reads(n)),
-        writes=tuple(placement.slots[o] if o else -1 for o in n.outputs),
+        writes=tuple(placement.slots[o] for o in n.outputs if o),
         record=StepRecord(
             nodes=(n.label(),),
             executor="fallback",

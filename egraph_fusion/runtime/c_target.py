@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 import numpy as np
@@ -16,9 +16,11 @@ from egraph_fusion.codegen.cache import Cache, default_folder, digest
 from egraph_fusion.codegen.memory import ALIGNMENT
 from egraph_fusion.errors import CompileError
 from egraph_fusion.ir.graph import Array
-from egraph_fusion.runtime.assemble import Assembly
 from egraph_fusion.runtime.machine import missing_features, needed_features, vector_floats
 from egraph_fusion.runtime.program import NativeStep, Program
+
+if TYPE_CHECKING:
+    from egraph_fusion.runtime.assemble import Assembly
 
 _DECLARATIONS = """
 void *ef_env_create(int threads, int64_t scratch_bytes);

@@ -2,7 +2,8 @@
 
 A `.efz` file is executable code: load only files from sources you trust.  Layout: magic, length
 and SHA-256 of the header, the header (JSON), then sections at aligned offsets.  Sections are
-addressed by offset alone, so nothing in the file names a path.
+addressed by offset alone, so nothing in the file names a path.  Their checksums (CRC-32) find
+damage; who made the file, no checksum can say.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import hashlib
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,12 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egraph_fusion.codegen.memory import ALIGNMENT
-from egraph_fusion.errors import CompileError
+from egraph_fusion.errors import CompileError, ModelError
 from egraph_fusion.runtime import program_json
 from egraph_fusion.runtime.program import Port, Program
 
 MAGIC = b"EFZ\x00\x01\n"
 MAX_HEADER = 1 << 28
+CHUNK = 1 << 24
+"""Bytes of a section under one checksum; two threads check a section's chunks."""
 
 Ports = tuple[tuple[Port, ...], tuple[Port, ...]]
 Programs = Mapping[tuple[tuple[int, ...], ...], Program]
@@ -48,23 +53,26 @@ class _Sections:
         return len(self.arrays) - 1
 
 
-def write(path: Path, ports: Ports, programs: Programs) -> None:
-    """Write `programs` to `path` through a temporary name; CompileError if it cannot be written."""
+def write(path: Path, ports: Ports, programs: Programs, *, durable: bool = True) -> None:
+    """Write `programs` to `path` through a temporary name; CompileError if it cannot be written.
+
+    A `durable` file is on the disk, not only on its way there, before it gets its name.
+    """
     sections = _Sections([], [])
     head = program_json.dump(ports, programs, sections.add)
-    digests = [hashlib.sha256(a.data).hexdigest() for a in sections.arrays]
-    head["sections"] = [[o, n, d] for (o, n), d in zip(sections.offsets, digests, strict=True)]
+    sums = map(_checksums, sections.arrays)
+    head["sections"] = [[o, n, c] for (o, n), c in zip(sections.offsets, sums, strict=True)]
     data = json.dumps(head, separators=(",", ":")).encode()
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".efz-", delete=False) as file:
             temporary = Path(file.name)
-            _write_all(file, data, sections)
+            _write_all(file, data, sections, durable)
         os.replace(temporary, path)
     except OSError as error:
         raise CompileError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
-def _write_all(file: Any, head: bytes, sections: _Sections) -> None:
+def _write_all(file: Any, head: bytes, sections: _Sections, durable: bool) -> None:
     try:
         file.write(MAGIC + len(head).to_bytes(8, "little") + hashlib.sha256(head).digest() + head)
         start = _aligned(file.tell())
@@ -72,10 +80,20 @@ def _write_all(file: Any, head: bytes, sections: _Sections) -> None:
             file.write(b"\0" * (start + offset - file.tell()))
             file.write(array.data)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     except OSError:
         Path(file.name).unlink(missing_ok=True)
         raise
+
+
+def _checksums(data: NDArray[np.uint8]) -> list[int]:
+    """Return the CRC-32 of each chunk."""
+    starts = range(0, data.nbytes, CHUNK)
+    if len(starts) < 2:
+        return [zlib.crc32(data.data)] if data.nbytes else []
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda start: zlib.crc32(data[start : start + CHUNK].data), starts))
 
 
 def _aligned(offset: int) -> int:
@@ -96,17 +114,19 @@ def read(path: Path) -> tuple[Ports, dict[tuple[tuple[int, ...], ...], Program]]
     mapped = np.memmap(path, np.uint8, mode="r")
 
     def section(number: int) -> NDArray[np.uint8]:
-        offset, length, digest = head["sections"][number]
+        offset, length, sums = head["sections"][number]
         if start + offset + length > size:
             raise CompileError(f"{str(path)!r} is shorter than its header says")
         data: NDArray[np.uint8] = mapped[start + offset : start + offset + length]
-        if hashlib.sha256(data.data).hexdigest() != digest:
-            raise CompileError(f"section {number} of {str(path)!r} is damaged: its hash differs")
+        if _checksums(data) != sums:
+            raise CompileError(
+                f"section {number} of {str(path)!r} is damaged: its checksum differs"
+            )
         return data
 
     try:
         return program_json.parse(head, section)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, ModelError) as error:
         raise CompileError(f"the header of {str(path)!r} is malformed: {error!r}") from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -56,6 +56,14 @@ def _alone(graph: Graph, n: Node) -> Graph:
     types = {v: graph.types[v] for v in (*n.reads, *n.outputs) if v}
     constants = {v: graph.constants[v] for v in n.reads if v in graph.constants}
     return graph.replace(nodes=(n,), types=types, constants=constants, inputs=reads(n), outputs=())
+
+
+def reference(model: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], list[Any]]:
+    """Return a function that runs a whole model in onnx.reference: the oracle of checks."""
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(model)
+    return lambda feeds: list(evaluator.run(None, dict(feeds)))
 
 
 @lru_cache(maxsize=256)

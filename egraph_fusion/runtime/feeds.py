@@ -52,6 +52,13 @@ def extents(ports: Sequence[Port], arrays: Sequence[Array]) -> Extents:
     return tuple(a.shape if is_tensor(p) else () for p, a in zip(ports, arrays, strict=True))
 
 
+def fixed_extents(ports: Sequence[Port]) -> Extents | None:
+    """Return the declared shape of each input, () for what is no tensor; None if one is open."""
+    shapes = [p.type.static_shape if is_tensor(p) else () for p in ports]
+    known = tuple(s for s in shapes if s is not None)
+    return known if len(known) == len(shapes) else None
+
+
 def _accept_one(port: Port, value: Any, bound: dict[str, tuple[int, str]]) -> Array:
     if value is None and port.default is None:
         raise RunError(f"input {port.name!r} ({port.type}) is missing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import subprocess
@@ -64,6 +65,13 @@ def missing_features(needed: tuple[str, ...]) -> list[str]:
         return []
     flags = next((line.split(":", 1)[1] for line in text.splitlines() if line[:5] == "flags"), "")
     return [f for f in features if f not in flags.split()]
+
+
+def release_memory() -> None:
+    """Give memory that is free back to the system, where the C library would keep it (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def target_info(march: str | None, threads: int) -> TargetInfo:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.codegen.targets import OPENCL, ZERO_ROW_FLOATS
 from egraph_fusion.errors import CompileError
 from egraph_fusion.ir.graph import Array
-from egraph_fusion.runtime.assemble import Assembly
 from egraph_fusion.runtime.program import DeviceBlock, NativeStep, Program
+
+if TYPE_CHECKING:
+    from egraph_fusion.runtime.assemble import Assembly
 
 VECTOR_FLOATS = 16
 """Panels are packed for this vector length on every device."""
@@ -32,6 +34,11 @@ _INSTALL = "pip install 'egraph-fusion[opencl]' (pyopencl and, on a machine with
 def target_info(_march: str | None, threads: int) -> TargetInfo:
     """Return what schedules are made for: the same panels whatever the device."""
     return TargetInfo(vl=VECTOR_FLOATS, threads=threads)
+
+
+def identity(_march: str | None) -> str:
+    """Return what the text depends on besides the model: nothing, drivers compile it anywhere."""
+    return ""
 
 
 def build_program(assembly: Assembly, _march: str | None) -> Program:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from egraph_fusion.ir.dims import Dim, symbol
+from egraph_fusion.ir.dims import Dim
+from egraph_fusion.ir.parse import parse_dim
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.runtime.program import (
     DeviceBlock,
@@ -65,16 +67,21 @@ def _read_type(data: Any) -> TensorType | None:
 
 
 def _read_dim(dim: int | str) -> Dim:
-    return dim if isinstance(dim, int) else symbol(dim)
+    return dim if isinstance(dim, int) else parse_dim(dim)
 
 
 def _array(array: NDArray[Any], add: AddSection) -> Any:
-    return [DType.of(array.dtype).value, list(array.shape), add(array)]
+    if array.dtype == object:
+        return ["string", list(array.shape), array.reshape(-1).tolist()]
+    return [array.dtype.name, list(array.shape), add(array)]
 
 
 def _read_array(data: Any, get: GetSection) -> NDArray[Any]:
-    name, shape, number = data
-    return get(number).view(DType(name).numpy).reshape(shape)
+    name, shape, held = data
+    if name == "string":
+        return np.array(held, dtype=object).reshape(shape)
+    array: NDArray[Any] = get(held).view(getattr(ml_dtypes, name, name)).reshape(shape)
+    return array
 
 
 def _port(port: Port, add: AddSection) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +14,14 @@ from numpy.typing import NDArray
 
 from egraph_fusion.errors import CompileError, RunError
 from egraph_fusion.ir.tensors import DType
-from egraph_fusion.runtime import fallback
-from egraph_fusion.runtime.feeds import Extents, Request, accept, extents, is_tensor, random_array
+from egraph_fusion.runtime.feeds import (
+    Extents,
+    Request,
+    accept,
+    extents,
+    fixed_extents,
+    random_array,
+)
 from egraph_fusion.runtime.program import FallbackStep, NativeStep, Port, Program, StepRecord
 
 Array = NDArray[Any]
@@ -85,6 +92,8 @@ class Session:
         self._value_inputs = frozenset(value_inputs)
         self._bound_values: list[dict[str, Any]] = []
         self._natives: dict[int, Native] = {}
+        # Two threads that meet a new shape compile it once.
+        self._making = threading.RLock()
 
     def get_inputs(self) -> list[NodeArg]:
         """Describe the inputs, in the model's order."""
@@ -113,7 +122,10 @@ class Session:
         wanted = self._wanted(output_names)
         program = self._program(arrays)
         slots = self._execute(program, arrays)
-        return [slots[program.output_slots[i]] for i in wanted]
+        made = {i for s in program.steps if isinstance(s, NativeStep) for i in s.writes}
+        places = [program.output_slots[i] for i in wanted]
+        # What no kernel wrote may be the caller's own array, or a constant.
+        return [slots[i] if i in made else _copied(slots[i]) for i in places]
 
     def profile(self, feeds: Mapping[str, Array] | None = None, runs: int = 5) -> list[ProfileStep]:
         """Run `runs` times with clocks on and list the launches; random inputs if no `feeds`.
@@ -153,9 +165,13 @@ class Session:
         write(Path(path), (self._inputs, self._outputs), programs)
 
     def _native(self, program: Program) -> Native:
-        if id(program) not in self._natives:
-            self._natives[id(program)] = self._load(program)
-        return self._natives[id(program)]
+        found = self._natives.get(id(program))
+        if found is not None:
+            return found
+        with self._making:
+            if id(program) not in self._natives:
+                self._natives[id(program)] = self._load(program)
+            return self._natives[id(program)]
 
     def _wanted(self, names: Sequence[str] | None) -> list[int]:
         known = [p.name for p in self._outputs]
@@ -176,10 +192,9 @@ class Session:
 
     def prepare(self) -> None:
         """Compile the program for the declared input shapes if these are fixed and none is yet."""
-        shapes = [p.type.static_shape if is_tensor(p) else () for p in self._inputs]
-        known = [s for s in shapes if s is not None]
-        if len(known) == len(shapes):
-            self._program_for(Request(tuple(known)))
+        shapes = fixed_extents(self._inputs)
+        if shapes is not None:
+            self._program_for(Request(shapes))
 
     def _request(self, arrays: Sequence[Array]) -> Request:
         values = {
@@ -195,13 +210,17 @@ class Session:
         return self._program_for(self._request(arrays))
 
     def _program_for(self, request: Request) -> Program:
-        if request.key not in self._programs:
-            if self._specialize is None:
-                fixed = [list(shapes) for shapes, _ in self._programs]
-                wanted = list(request.extents)
-                raise RunError(f"this model is compiled for input shapes {fixed}, not {wanted}")
-            self.adopt(request, self._specialize(request))
-        return self._programs[request.key]
+        found = self._programs.get(request.key)
+        if found is not None:
+            return found
+        with self._making:
+            if request.key not in self._programs:
+                if self._specialize is None:
+                    fixed = [list(shapes) for shapes, _ in self._programs]
+                    wanted = list(request.extents)
+                    raise RunError(f"this model is compiled for input shapes {fixed}, not {wanted}")
+                self.adopt(request, self._specialize(request))
+            return self._programs[request.key]
 
     def _execute(
         self,
@@ -228,6 +247,10 @@ class Session:
         return {p.name: random_array(p, rng) for p in self._inputs if p.default is None}
 
 
+def _copied(value: Any) -> Any:
+    return np.array(value) if isinstance(value, np.ndarray) else value
+
+
 def _allocate(program: Program, step: NativeStep, slots: list[Any]) -> None:
     for i in step.writes:
         kind = program.slot_types[i]
@@ -240,12 +263,14 @@ def _allocate(program: Program, step: NativeStep, slots: list[Any]) -> None:
 
 
 def _run_fallback(step: FallbackStep, slots: list[Any], seconds: list[float] | None) -> None:
+    # Brings onnx with it, which most compiled models run without.
+    from egraph_fusion.runtime import fallback
+
     start = time.perf_counter()
     feeds = {name: slots[i] for name, i in step.feeds}
     results = fallback.run(step.model, feeds, step.record.nodes[0])
     for i, value in zip(step.writes, results, strict=True):
-        if i >= 0:
-            slots[i] = value
+        slots[i] = value
     if seconds is not None:
         seconds.append(time.perf_counter() - start)
 

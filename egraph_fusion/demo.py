@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from egraph_fusion import pipeline, terminal
@@ -20,7 +19,11 @@ from egraph_fusion.frontend.example_models import (
     example_path,
     materialize,
 )
+from egraph_fusion.runtime import fallback
 from egraph_fusion.runtime.session import Session
+
+if TYPE_CHECKING:
+    import onnx
 
 Feeds = Mapping[str, NDArray[Any]]
 
@@ -61,9 +64,7 @@ def _timed(what: str) -> Iterator[None]:
 
 
 def _reference(model: onnx.ModelProto, feeds: Feeds) -> list[NDArray[Any]]:
-    from onnx.reference import ReferenceEvaluator
-
-    return [np.asarray(r) for r in ReferenceEvaluator(model).run(None, dict(feeds))]
+    return [np.asarray(r) for r in fallback.reference(model)(feeds)]
 
 
 def _compare(
