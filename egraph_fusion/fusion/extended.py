@@ -25,6 +25,7 @@ def plan_extended(graph: Graph, supported: Supported | None = None) -> Plan:
     planner = _Extended(graph, supported)
     planner.attach_to_producers()
     planner.join_attention()
+    planner.join_concatenations()
     planner.merge_neighbours()
     plan = Plan(graph, order_blocks(graph, planner.grouping.groups()), "extended", planner.reasons)
     plan.check()
@@ -55,6 +56,12 @@ class _Extended:
             after = [s for s in self.grouping.successors(g) if self._holds(s, ANCHORS)]
             if len(before) == 1 and len(after) == 1:
                 self._try(before[0], g, after[0])
+
+    def join_concatenations(self) -> None:
+        """Merge a Concat with the contractions that make its operands: each writes its part."""
+        for g in list(self.grouping.members):
+            if g in self.grouping.members and [n.op for n in self.grouping.nodes(g)] == ["Concat"]:
+                self._try(*sorted(self.grouping.predecessors(g)), g)
 
     def _holds(self, group: int, kinds: set[Kind]) -> bool:
         return any(kind_of(n) in kinds for n in self.grouping.nodes(group))

@@ -91,6 +91,8 @@ def refusal(graph: Graph, nodes: Sequence[Node]) -> str | None:
     rows = [n for n, k in zip(nodes, kinds, strict=True) if k in ROWS]
     if len(anchors) == 2 and rows:
         return _attention_refusal(graph, nodes, anchors, rows)
+    if len(anchors) > 1 and nodes[-1].op == "Concat":
+        return _concat_refusal(graph, nodes, anchors)
     if len(anchors) > 1:
         return f"two Many-to-Many operators in one kernel: {anchors[0].op} and {anchors[1].op}"
     if anchors and rows:
@@ -169,6 +171,34 @@ def _anchor_refusal(graph: Graph, nodes: Sequence[Node], anchor: Node) -> str | 
         if n not in upstream and (n.op in COSTLY or results & set(n.outputs)):
             return f"{n.label()} would be computed again by every tile of {anchor.op}"
     return None
+
+
+def _concat_refusal(graph: Graph, nodes: Sequence[Node], anchors: Sequence[Node]) -> str | None:
+    """Refuse unless each operand of the final Concat is one contraction's own result."""
+    concat = nodes[-1]
+    parts = [_upstream_of(graph, nodes, v) for v in concat.inputs]
+    held = [[n for n in part if n in anchors] for part in parts]
+    if any(len(found) != 1 for found in held) or len(anchors) != len(concat.inputs):
+        return f"the operands of {concat.label()} are not made by one contraction each"
+    for value, part, (anchor,) in zip(concat.inputs, parts, held, strict=True):
+        if kind_of(anchor) is not Kind.CONTRACTION or len(graph.consumers[value]) > 1:
+            return f"{value!r} has other readers than {concat.label()}"
+        if (reason := _anchor_refusal(graph, part, anchor)) is not None:
+            return reason
+    if sum(map(len, parts)) != len(nodes) - 1:
+        return f"the operands of {concat.label()} share what makes them"
+    return None
+
+
+def _upstream_of(graph: Graph, nodes: Sequence[Node], value: str) -> list[Node]:
+    """Return the nodes that make `value`, in graph order."""
+    wanted = {value}
+    found: list[Node] = []
+    for n in reversed(nodes):
+        if wanted & set(n.outputs):
+            found.append(n)
+            wanted |= set(n.reads)
+    return found[::-1]
 
 
 def _attention_refusal(
