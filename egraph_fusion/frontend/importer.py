@@ -17,6 +17,7 @@ from egraph_fusion.frontend import (
     opsets_legacy,
     opsets_movement,
     opsets_quantization,
+    opsets_resize,
 )
 from egraph_fusion.frontend.files import read_model
 from egraph_fusion.frontend.inference import Inference
@@ -42,6 +43,7 @@ READER_MODULES = (
     opsets_legacy,
     opsets_movement,
     opsets_quantization,
+    opsets_resize,
 )
 OLDEST_OPSET = 1
 NEWEST_OPSET = onnx.defs.onnx_opset_version()

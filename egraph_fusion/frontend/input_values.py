@@ -22,11 +22,16 @@ _REDUCTIONS = (
 VALUE_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {
         **dict.fromkeys(_REDUCTIONS, (1,)),
+        "AffineGrid": (1,),
+        "BlackmanWindow": (0,),
+        "CenterCropPad": (1,),
         "ConstantOfShape": (0,),
         "CumProd": (1,),
         "CumSum": (1,),
         "Dropout": (1, 2),
         "Expand": (1,),
+        "HammingWindow": (0,),
+        "HannWindow": (0,),
         "OneHot": (1,),
         "Pad": (1, 3),
         "Range": (0, 1, 2),

@@ -70,8 +70,7 @@ class DeviceBlock:
 class FallbackStep:
     """One operator that onnx.reference runs; `model` is a serialized one-node ONNX model.
 
-    `feeds` pairs the model's input names with slots, `writes` lists the slots of its outputs (-1:
-    not wanted).
+    `feeds` pairs the model's input names with slots, `writes` lists the slots of its outputs.
     """
 
     model: bytes

@@ -103,7 +103,9 @@ def _scaled(d: Dim, scale: float) -> Dim:
 def _position(i: int, old: int, new: int, scale: Fraction, mode: str) -> Fraction:
     """Return where result element `i` of an axis lies among the operand's elements."""
     if mode == "align_corners":
-        return Fraction(i * (old - 1), new - 1) if new > 1 else Fraction(0)
+        # ONNX's resized length is the scaled one, even where it is no whole number.
+        length = old * scale
+        return i * (old - 1) / (length - 1) if length != 1 else Fraction(0)
     if mode == "asymmetric":
         return i / scale
     if mode == "pytorch_half_pixel" and new == 1:
