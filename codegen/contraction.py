@@ -15,10 +15,10 @@ from egraph_fusion.codegen.contraction_nest import (
     Operands,
     PanelAddress,
 )
-from egraph_fusion.codegen.contraction_rows import RowAddress, split_index
+from egraph_fusion.codegen.contraction_rows import RowAddress, split_index, tap_space
 from egraph_fusion.codegen.depthwise import depthwise_nest, is_depthwise
 from egraph_fusion.codegen.expand import LoweringError
-from egraph_fusion.codegen.index import linearize, simplify, stride_of
+from egraph_fusion.codegen.index import Ranges, linearize, simplify, stride_of
 from egraph_fusion.codegen.layout import Layout
 from egraph_fusion.codegen.loops import (
     Call,
@@ -42,7 +42,6 @@ from egraph_fusion.ir.graph import Array, Node
 from egraph_fusion.ir.tensors import DType
 
 ZERO = constant(0, DType.FLOAT32)
-Ranges = dict[str, tuple[int, int]]
 
 
 class Arguments(Protocol):
@@ -105,11 +104,9 @@ def left_rows(
 
 def _known(form: Form) -> Ranges:
     """Return the ranges of the variables that rows, batch and taps are indexed with."""
-    ranges = {f"m{d}": (0, size - 1) for d, size in enumerate(form.rows)}
-    ranges |= {f"k{d}": (0, size - 1) for d, size in enumerate(form.taps)}
-    ranges["m"] = (0, prod(form.rows) - 1)
-    ranges["b"] = (0, prod(form.batch) - 1)
-    return ranges
+    sizes = {f"m{d}": size for d, size in enumerate(form.rows)}
+    sizes |= {"m": prod(form.rows), "b": prod(form.batch)}
+    return {**{v: (0, size - 1) for v, size in sizes.items()}, **tap_space(form.taps).ranges}
 
 
 def _in_place(elements: Elements, form: Form) -> RowAddress:
@@ -127,7 +124,7 @@ def _is_direct(elements: Elements, form: Form) -> bool:
     ranges = {**_known(form), "d": (0, form.depth - 1)}
     known = elements.within(lambda e: simplify(e, ranges))
     rows = tuple(Const(0) if s == 1 else Var(f"m{d}") for d, s in enumerate(form.rows))
-    taps = tuple(Const(0) if s == 1 else Var(f"k{d}") for d, s in enumerate(form.taps))
+    taps = tap_space(form.taps).index
     batch = split_index(Var("b"), form.batch)
     if form.depth == 1:
         return isinstance(form.left(known, batch, rows, taps, Const(0)), Load)

@@ -36,6 +36,11 @@ def split_index(flat: Expr, shape: Sequence[int], ranges: Ranges | None = None) 
     return tuple(Const(0) if d == 1 else p for d, p in zip(shape, parts, strict=True))
 
 
+def tap_space(taps: Sequence[int]) -> Space:
+    """Return the loops over a window's taps; a dimension of one tap has none."""
+    return grouped_space(taps, tuple((d,) for d in range(len(taps)) if taps[d] != 1), "k")
+
+
 @dataclass(frozen=True)
 class RowPointers:
     """How the pointers of row number `m` of the batch `b` are found."""
@@ -50,7 +55,7 @@ class RowPointers:
         """
         whole = split_index(Var("m"), self.form.rows, self._ranges)
         lets, index = self._named(whole)
-        space = self._taps
+        space = tap_space(self.form.taps)
         load = self.address(self._batch, whole, space.index)
         conditions = self._conditions(index, space)
         if conditions or divisions([simplify(load.index, self._known(space))]):
@@ -70,11 +75,6 @@ class RowPointers:
     @property
     def _batch(self) -> Index:
         return split_index(Var("b"), self.form.batch)
-
-    @property
-    def _taps(self) -> Space:
-        taps = self.form.taps
-        return grouped_space(taps, tuple((d,) for d in range(len(taps)) if taps[d] != 1), "k")
 
     @property
     def _ranges(self) -> Ranges:

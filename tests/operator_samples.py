@@ -250,6 +250,16 @@ def _lookups() -> list[Sample]:
     ]
 
 
+def _thin_convolutions() -> list[Sample]:
+    """Kernels that are 1 wide along some axes, on one channel and on several."""
+    kernels = [(1, 3), (3, 1), (1, 1), (2, 2)]
+    images = [(channels, kernel) for channels in (1, 2) for kernel in kernels]
+    return [
+        Sample("Conv", (floats(1, c, 4, 7), floats(5, c, *kernel, seed=1)), {"strides": (1, 2)})
+        for c, kernel in images
+    ]
+
+
 def _contractions() -> list[Sample]:
     a, b = floats(3, 4), floats(4, 5, seed=1)
     x, w = floats(2, 4, 7, 6), floats(6, 4, 3, 3, seed=1)
@@ -287,6 +297,7 @@ def _contractions() -> list[Sample]:
         Sample("Conv", (x, w), {"auto_pad": "VALID"}),
         Sample("Conv", (floats(1, 2, 9), floats(3, 2, 4)), {"strides": (2,)}),
         Sample("Conv", (floats(1, 2, 4, 5, 3), floats(2, 2, 2, 3, 1))),
+        *_thin_convolutions(),
         Sample("ConvTranspose", (x, up)),
         Sample("ConvTranspose", (x, up, floats(3)), {"strides": (2, 3), "pads": (1, 0, 0, 1)}),
         Sample("ConvTranspose", (x, up), {"strides": (2, 2), "output_padding": (1, 1)}),
