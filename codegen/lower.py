@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from egraph_fusion.codegen.attention import attention_nest
+from egraph_fusion.codegen.concat_parts import by_parts
 from egraph_fusion.codegen.contraction import contract
 from egraph_fusion.codegen.expand import Fragment, LoweringError, expand
 from egraph_fusion.codegen.layout import Layout, row_major
@@ -196,7 +197,7 @@ def lower_block(
 
     Kernels that differ only in names have equal text and equal names, so they compile once.
     """
-    fragment = expand(graph, nodes, inputs, outputs)
+    fragment = by_parts(expand(graph, nodes, inputs, outputs))
     _expect_static(fragment)
     found = _Arguments(fragment, layouts)
     elements = Elements(fragment, found.sources(), lambda e: e)

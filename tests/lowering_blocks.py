@@ -405,6 +405,16 @@ def fire(g: GraphBuilder) -> list[str]:
 
 
 @block
+def fire_activated(g: GraphBuilder) -> list[str]:
+    """A scale per channel and an activation of a concatenation are done on its parts."""
+    x = given(g, "a", 1, 8, 6, 6)
+    left = g.op("Conv", x, g.const(weights(12, 8, 1, 1)), g.const(weights(12)))
+    right = g.op("Conv", x, g.const(weights(20, 8, 3, 3)), g.const(weights(20)), pads=(1, 1, 1, 1))
+    both = g.op("Mul", g.op("Concat", left, right, axis=1), g.const(weights(32, 1, 1)))
+    return [g.op("Mul", both, g.op("Sigmoid", both))]
+
+
+@block
 def depthwise_pointwise(g: GraphBuilder) -> list[str]:
     """A depthwise convolution with Clip, then a 1x1 convolution."""
     y = g.op(

@@ -58,9 +58,12 @@ class _Extended:
                 self._try(before[0], g, after[0])
 
     def join_concatenations(self) -> None:
-        """Merge a Concat with the contractions that make its operands: each writes its part."""
+        """Merge a Concat with the contractions that make its operands: each writes its part.
+
+        Elementwise operators after it are done on the parts.
+        """
         for g in list(self.grouping.members):
-            if g in self.grouping.members and [n.op for n in self.grouping.nodes(g)] == ["Concat"]:
+            if g in self.grouping.members and self.grouping.nodes(g)[0].op == "Concat":
                 self._try(*sorted(self.grouping.predecessors(g)), g)
 
     def _holds(self, group: int, kinds: set[Kind]) -> bool:

@@ -91,8 +91,8 @@ def refusal(graph: Graph, nodes: Sequence[Node]) -> str | None:
     rows = [n for n, k in zip(nodes, kinds, strict=True) if k in ROWS]
     if len(anchors) == 2 and rows:
         return _attention_refusal(graph, nodes, anchors, rows)
-    if len(anchors) > 1 and nodes[-1].op == "Concat":
-        return _concat_refusal(graph, nodes, anchors)
+    if len(anchors) > 1 and (at := _last_concat(graph, nodes)) is not None:
+        return _concat_refusal(graph, nodes[: at + 1], anchors)
     if len(anchors) > 1:
         return f"two Many-to-Many operators in one kernel: {anchors[0].op} and {anchors[1].op}"
     if anchors and rows:
@@ -171,6 +171,17 @@ def _anchor_refusal(graph: Graph, nodes: Sequence[Node], anchor: Node) -> str | 
         if n not in upstream and (n.op in COSTLY or results & set(n.outputs)):
             return f"{n.label()} would be computed again by every tile of {anchor.op}"
     return None
+
+
+def _last_concat(graph: Graph, nodes: Sequence[Node]) -> int | None:
+    """Return where the Concat is that makes the only result, through elementwise operators."""
+    at = max((i for i, n in enumerate(nodes) if n.op == "Concat"), default=len(nodes))
+    after = nodes[at:]
+    shape = graph.types[after[0].outputs[0]].shape if after else None
+    for n in after[1:]:
+        if kind_of(n) is not Kind.ELEMENTWISE or graph.types[n.outputs[0]].shape != shape:
+            return None
+    return at if after and _results(graph, nodes) == [after[-1].outputs[0]] else None
 
 
 def _concat_refusal(graph: Graph, nodes: Sequence[Node], anchors: Sequence[Node]) -> str | None:
