@@ -108,8 +108,11 @@ class _Moving:
         shape = list(self.fragment.shape(value))
         shape[axis] = sizes[number]
         part = self._fresh(TensorType(self.types[value].dtype, tuple(shape)))
-        bounds = {"starts": (start,), "ends": (start + sizes[number],)}
-        self.nodes.append(node("Slice", (value,), (part,), axes=(axis,), steps=(1,), **bounds))
+        ends = (start + sizes[number],)
+        moved = node(
+            "Slice", (value,), (part,), axes=(axis,), steps=(1,), starts=(start,), ends=ends
+        )
+        self.nodes.append(moved)
         return part
 
     @property
