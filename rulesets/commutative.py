@@ -5,6 +5,7 @@ from __future__ import annotations
 from egraph_fusion.rulesets.functions import axes_before
 from egraph_fusion.rulesets.guards import (
     broadcasts_into,
+    nonempty_along,
     nonneg,
     one_element,
     positive,
@@ -52,7 +53,6 @@ SIGNS = (
     rule("matmul-neg",    a @ (-b),            -(a @ b)),
     rule("odd-neg",       odd(-a),             -odd(a),             schema="odd"),
     rule("even-neg",      even(-a),            even(a),             schema="even"),
-    rule("sub-flipped",   -(a - b),            b - a),
 )  # fmt: skip
 
 
@@ -78,8 +78,10 @@ REDUCTIONS = (
     rule("min-shift",   floor(a + k, **K),            floor(a, **K) + k,          across),
     rule("max-scale",   peak(a * k, **K),             peak(a, **K) * k,           [*across, nonneg(k)]),
     rule("min-scale",   floor(a * k, **K),            floor(a, **K) * k,          [*across, nonneg(k)]),
-    rule("max-increasing", peak(rising(a), **KEEP),   rising(peak(a, **KEEP)),    schema="increasing"),
-    rule("min-increasing", floor(rising(a), **KEEP),  rising(floor(a, **KEEP)),   schema="increasing"),
+    rule("max-increasing", peak(rising(a), **KEEP),   rising(peak(a, **KEEP)),
+         [nonempty_along(a, axes)], schema="increasing"),
+    rule("min-increasing", floor(rising(a), **KEEP),  rising(floor(a, **KEEP)),
+         [nonempty_along(a, axes)], schema="increasing"),
     rule("max-neg",     peak(-a, **KEEP),             -floor(a, **KEEP)),
     rule("min-neg",     floor(-a, **KEEP),            -peak(a, **KEEP)),
     rule("prod-recip",  prod(ops.reciprocal(a), **KEEP), ops.reciprocal(prod(a, **KEEP))),

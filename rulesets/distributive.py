@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.guards import nonneg, same_shape
+from egraph_fusion.rulesets.guards import nonneg, rank_at_least, same_batch, same_shape
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
@@ -108,7 +108,8 @@ JOINING = (
          g(ops.concat(a, b, axis=axis), ops.concat(x, y, axis=axis)),
          [same_shape(a, x), same_shape(b, y)], level="exact", schema="any binary"),
     rule("concat-over-matmul",
-         ops.concat(a @ c, b @ c, axis=-2), ops.concat(a, b, axis=-2) @ c, growing=True),
+         ops.concat(a @ c, b @ c, axis=-2), ops.concat(a, b, axis=-2) @ c,
+         [same_batch(a, b), rank_at_least(c, 2)], growing=True),
 )  # fmt: skip
 
 DISTRIBUTIVE: tuple[Rule, ...] = (

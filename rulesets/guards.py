@@ -21,6 +21,7 @@ class Form(Enum):
 
     VALUE = "value"  # the elements of one tensor: proven by intervals, tested on arrays
     TYPE = "type"  # shapes and attributes: one Python predicate serves both
+    DTYPE = "dtype"  # the element types of tensors
     GRAPH = "graph"  # how a tensor is computed or used: always true of plain arrays
 
 
@@ -28,8 +29,8 @@ class Form(Enum):
 class GuardKind:
     """One named predicate.
 
-    `test` takes an array (VALUE) or, for each argument, the shape of a tensor or the value of an
-    attribute (TYPE); it is unused for GRAPH.
+    `test` takes an array (VALUE), dtypes (DTYPE) or, for each argument, the shape of a tensor or
+    the value of an attribute (TYPE); it is unused for GRAPH.
     """
 
     name: str
@@ -132,6 +133,12 @@ def one_consumer(_x: Array) -> bool:
     return True
 
 
+@_guard(Form.DTYPE, 2)
+def same_dtype(a: object, b: object) -> bool:
+    """Both tensors have the same element type."""
+    return a == b
+
+
 @_guard(Form.TYPE, 2)
 def same_shape(a: Shape, b: Shape) -> bool:
     """Both tensors have the same shape."""
@@ -139,21 +146,9 @@ def same_shape(a: Shape, b: Shape) -> bool:
 
 
 @_guard(Form.TYPE, 1)
-def scalar(a: Shape) -> bool:
-    """The tensor has rank 0."""
-    return a == ()
-
-
-@_guard(Form.TYPE, 1)
 def one_element(a: Shape) -> bool:
     """Every dimension of the tensor is 1."""
     return all(d == 1 for d in a)
-
-
-@_guard(Form.TYPE, 1)
-def not_empty(a: Shape) -> bool:
-    """No dimension of the tensor is 0."""
-    return all(isinstance(d, int) and d > 0 for d in a)
 
 
 @_guard(Form.TYPE, 2)
@@ -166,6 +161,12 @@ def rank_at_least(a: Shape, rank: int) -> bool:
 def same_rank(a: Shape, b: Shape) -> bool:
     """Both tensors have the same rank."""
     return len(a) == len(b)
+
+
+@_guard(Form.TYPE, 2)
+def same_batch(a: Shape, b: Shape) -> bool:
+    """Both tensors hold matrices and agree in all dimensions before the last two."""
+    return len(a) == len(b) >= 2 and a[:-2] == b[:-2]
 
 
 @_guard(Form.TYPE, 2)
@@ -182,52 +183,10 @@ def size_one_along(k: Shape, x: Shape, axes: AttrValue) -> bool:
     return broadcasts_into_shapes(k, x) and all(k[a] == 1 for a in along)
 
 
-@_guard(Form.TYPE, 3)
-def same_size_along(a: Shape, b: Shape, axes: AttrValue) -> bool:
-    """Both tensors have the same rank and the same sizes along these axes."""
-    return len(a) == len(b) and all(a[i] == b[i] for i in _ints(axes))
-
-
 @_guard(Form.TYPE, 2)
 def nonempty_along(x: Shape, axes: AttrValue) -> bool:
     """The tensor has at least one element along each of these axes."""
     return all(isinstance(x[a], int) and x[a] != 0 for a in _ints(axes))
-
-
-@_guard(Form.TYPE, 2)
-def disjoint(axes: AttrValue, others: AttrValue) -> bool:
-    """No axis is in both."""
-    return not set(_ints(axes)) & set(_ints(others))
-
-
-@_guard(Form.TYPE, 2)
-def last_axis(x: Shape, axes: AttrValue) -> bool:
-    """The only axis is the tensor's last."""
-    return bool(x) and _ints(axes) == (len(x) - 1,)
-
-
-@_guard(Form.TYPE, 2)
-def before_last_two(x: Shape, axes: AttrValue) -> bool:
-    """Every axis is a batch axis of a matrix product."""
-    return all(a < len(x) - 2 for a in _ints(axes))
-
-
-@_guard(Form.TYPE, 2)
-def second_last_axis(x: Shape, axes: AttrValue) -> bool:
-    """The only axis is the tensor's last but one."""
-    return len(x) > 1 and _ints(axes) == (len(x) - 2,)
-
-
-@_guard(Form.TYPE, 1)
-def keeps(keepdims: AttrValue) -> bool:
-    """Reduced axes stay, with size 1."""
-    return keepdims == 1
-
-
-@_guard(Form.TYPE, 2)
-def same_type_after(shape: Shape, other: Shape) -> bool:
-    """The movement leaves the shape as it was."""
-    return shape == other
 
 
 @_guard(Form.TYPE, 1)
@@ -244,12 +203,6 @@ def swaps_last_two(perm: AttrValue) -> bool:
     return n > 1 and p == (*range(n - 2), n - 1, n - 2)
 
 
-@_guard(Form.TYPE, 1)
-def all_zero(values: AttrValue) -> bool:
-    """Every number of the attribute is 0."""
-    return not any(_ints(values))
-
-
 @_guard(Form.TYPE, 2)
 def per_channel(c: Shape, x: Shape) -> bool:
     """`c` broadcasts into `x` and varies along axis 1 of `x` at most."""
@@ -262,12 +215,6 @@ def per_channel(c: Shape, x: Shape) -> bool:
 def along_last(c: Shape, x: Shape) -> bool:
     """`c` broadcasts into `x` and varies along its last axis at most."""
     return broadcasts_into_shapes(c, x) and len(x) > 0 and all(d == 1 for d in c[:-1])
-
-
-@_guard(Form.TYPE, 2)
-def movable(k: Shape, perm: AttrValue) -> bool:
-    """`k` has the rank that the permutation permutes."""
-    return len(k) == len(_ints(perm))
 
 
 def broadcasts_into_shapes(a: Shape, b: Shape) -> bool:

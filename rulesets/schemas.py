@@ -20,7 +20,7 @@ def _names(operators: list[Operator]) -> tuple[str, ...]:
 
 PARTIAL = ("Log", "Sqrt", "Acosh", "Atanh", "Asin", "Acos", "Reciprocal", "Cast")
 """Not everywhere defined, or changing the dtype."""
-TYPED = ("Cast", "IsNaN", "IsInf")
+TYPED = ("Cast", "IsNaN", "IsInf", "Not", "BitwiseNot")
 
 OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "unary": _names([o for o in _elementwise(1) if o.name not in TYPED]),

@@ -12,12 +12,14 @@ from egraph_fusion.rulesets.functions import (
 )
 from egraph_fusion.rulesets.guards import (
     along_last,
+    broadcasts_into,
     constant,
     identity_perm,
     nonneg,
     nonzero,
     per_channel,
     rank_at_least,
+    same_dtype,
     same_shape,
     varying,
 )
@@ -68,7 +70,8 @@ MOVEMENT = (
          level="exact", dtypes="any"),
     rule("expand-none",    ops.expand(a, attrs=p),        a, [same_shape(ops.expand(a, attrs=p), a)],
          level="exact", dtypes="any"),
-    rule("cast-none",      ops.cast(a, attrs=p),          a, level="exact", dtypes="any"),
+    rule("cast-none",      ops.cast(a, attrs=p),          a, [same_dtype(ops.cast(a, attrs=p), a)],
+         level="exact", dtypes="any"),
     rule("slice-none",     ops.slice(a, attrs=p),         a, [same_shape(ops.slice(a, attrs=p), a)],
          level="exact", dtypes="any"),
     rule("pad-none",       ops.pad(a, attrs=p),           a, [same_shape(ops.pad(a, attrs=p), a)],
@@ -132,9 +135,11 @@ WEIGHTS = (
          ops.gemm(x, w * by_first, bias * by_vector, transA=q, transB=1),
          [constant(w), constant(bias), constant(k), along_last(k, gemm_t_bias)]),
     rule("gemm-add", ops.gemm(x, w, attrs=p, beta=1.0) + k, ops.gemm(x, w, k, attrs=p, beta=1.0),
-         [constant(k)]),
+         [constant(k), broadcasts_into(k, ops.gemm(x, w, attrs=p, beta=1.0))]),
     rule("gemm-bias-add", ops.gemm(x, w, bias, attrs=p, beta=1.0) + k,
-         ops.gemm(x, w, bias + k, attrs=p, beta=1.0), [constant(bias), constant(k)]),
+         ops.gemm(x, w, bias + k, attrs=p, beta=1.0),
+         [constant(bias), constant(k),
+          broadcasts_into(k, ops.gemm(x, w, bias, attrs=p, beta=1.0))]),
 )  # fmt: skip
 
 k1, k2 = Tensor("k1"), Tensor("k2")

@@ -87,7 +87,9 @@ def rule_text(
     """
     m = _Match(interner, outputs)
     root = _match(m, r.lhs)
-    if r.dtypes != "any":  # constants are folded: only movement needs a normal form in them
+    if r.dtypes != "any" and not isinstance(r.rhs, Tensor):
+        # Constants are folded, so only movement needs a normal form in them.  What only removes
+        # nodes holds there too: else 0 + 0, (0 + 0) + 0 ... would be new constants without end.
         m.atoms.append(f"(varies {root})")
     _guard_types(m, r)
     if tame and r.level != "exact":
@@ -218,6 +220,15 @@ def _shape(m: _Match, p: Pattern) -> str:
     return f"{variable}_s"
 
 
+def _dtype(m: _Match, p: Pattern) -> str:
+    variable = m.bound[p]
+    _need_type(m, variable)
+    atom = f"(= {variable}_d (ty-dtype {variable}_t))"
+    if atom not in m.atoms:
+        m.atoms.append(atom)
+    return f"{variable}_d"
+
+
 def _need_type(m: _Match, variable: str) -> None:
     atom = f"(= {variable}_t (ty {variable}))"
     if atom not in m.atoms:
@@ -239,6 +250,10 @@ def _guard_types(m: _Match, r: Rule) -> None:
 
 
 def _guard(m: _Match, g: Guard) -> None:
+    if g.kind.form is Form.DTYPE:
+        left, right = (_dtype(m, p) for p in g.patterns)
+        m.atoms.append(f"(= {left} {right})")
+        return
     if g.kind.form is not Form.TYPE:
         assert isinstance(g.args[0], Pattern)
         m.atoms.append(VALUE_ATOMS[g.name].format(v=m.bound[g.args[0]]))

@@ -1,0 +1,275 @@
+"""A side of a rule made ready to run: operators in order, attributes resolved, types inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from egraph_fusion.errors import EgraphFusionError, RuleError
+from egraph_fusion.ir.graph import Array, AttrValue
+from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.ops.operator import normalized, types_of
+from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.rulesets.exact_operators import Group, apply_exactly
+from egraph_fusion.rulesets.functions import call
+from egraph_fusion.rulesets.pattern import (
+    Apply,
+    Attribute,
+    AttrTerm,
+    Computed,
+    Number,
+    Output,
+    Pattern,
+    Scalar,
+    Tensor,
+    walk,
+)
+
+BOOLEAN = {("Where", 0)}
+INDICES = {("Gather", 1), ("GatherElements", 1)}
+"""Operands whose dtype is not the one that a rule's `dtypes` speaks of."""
+
+Attributes = dict[str, Any]
+"""Attribute variables: a value, or for a `rest` variable the values by name."""
+Choose = Callable[[str, Sequence[TensorType], Mapping[str, Any]], Mapping[str, AttrValue]]
+"""Chooses all attributes of an operator, given its operands' types and what is already fixed."""
+REFUSALS = (EgraphFusionError, IndexError, ValueError, TypeError, KeyError, ZeroDivisionError)
+
+
+class IllTypedError(RuleError):
+    """A side of a rule cannot be applied to operands of these types."""
+
+
+class NoAttributeError(RuleError):
+    """A right side cannot compute an attribute, so that the rule does not fire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator: where its operands stand among the earlier values, and its attributes."""
+
+    op: str
+    operands: tuple[int, ...]
+    attrs: Mapping[str, AttrValue]
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A rank-0 constant."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Program:
+    """The steps of a term; values are the leaves, then one for each step."""
+
+    leaves: tuple[Pattern, ...]
+    steps: tuple[Step | Literal, ...]
+    types: tuple[TensorType, ...]
+    places: Mapping[Pattern, int]
+    root: int
+    dtype: DType
+    attributes: Attributes
+
+    @property
+    def type(self) -> TensorType:
+        """The result's type."""
+        return self.types[self.root]
+
+    def run(self, arrays: Mapping[Pattern, Array]) -> list[Array]:
+        """Return every value, in the operands' own dtypes."""
+        values = [arrays[p] for p in self.leaves]
+        for s in self.steps:
+            if isinstance(s, Literal):
+                values.append(np.asarray(s.value, self.dtype.numpy))
+                continue
+            operands = [values[i] for i in s.operands]
+            values.append(OPERATORS[s.op].evaluate(operands, s.attrs)[s.output])
+        return values
+
+    def run_exactly(self, scalars: Group, arrays: Mapping[Pattern, Any]) -> list[Any]:
+        """Return every value over exact numbers."""
+        values = [arrays[p] for p in self.leaves]
+        for s in self.steps:
+            if isinstance(s, Literal):
+                values.append(scalar_array(scalars.const(s.value)))
+                continue
+            operands = [values[i] for i in s.operands]
+            found = apply_exactly(scalars, s.op, operands, s.attrs, self.dtype)
+            values.append(found[s.output])
+        return values
+
+
+@dataclass
+class Compiler:
+    """Turns the sides of one rule into programs, binding attribute variables on the way."""
+
+    leaf_types: Mapping[Pattern, TensorType]
+    dtype: DType
+    choose: Choose
+    attributes: Attributes = field(default_factory=dict[str, Any])
+    known: dict[Pattern, TensorType] = field(default_factory=dict[Pattern, TensorType])
+
+    def left(self, p: Pattern) -> Program:
+        """Return the program of the left side; IllTypedError if its types do not fit."""
+        return self._program(p, binding=True)
+
+    def right(self, p: Pattern) -> Program:
+        """Return the program of the right side.
+
+        Raises IllTypedError if its types do not fit, and NoAttributeError if the rule does not fire
+        because an attribute cannot be computed.
+        """
+        return self._program(p, binding=False)
+
+    def _program(self, p: Pattern, binding: bool) -> Program:
+        build = _Build(self, binding)
+        root = build.place(p)
+        if binding:
+            self.known.update({q: build.types[i] for q, i in build.places.items()})
+        return build.program(root)
+
+    def argument(self, a: Pattern | AttrTerm) -> Any:
+        """Return what a guard or function sees of an argument: a shape, or an attribute's value."""
+        if isinstance(a, Pattern):
+            return self.known[a].shape
+        if isinstance(a, Attribute):
+            return self.attributes[a.name]
+        if isinstance(a, Computed):
+            return self.computed(a)
+        return a
+
+    def computed(self, f: Computed) -> AttrValue:
+        """Return the attribute that a function computes; NoAttributeError if it cannot."""
+        try:
+            return call(f.function, tuple(map(self.argument, f.args)))
+        except REFUSALS as e:
+            raise NoAttributeError(f"{f}: {e}") from e
+
+
+class _Build:
+    """The steps of one side so far."""
+
+    def __init__(self, compiler: Compiler, binding: bool) -> None:
+        self.c, self.binding = compiler, binding
+        self.leaves: tuple[Pattern, ...] = tuple(compiler.leaf_types)
+        self.types = list(compiler.leaf_types.values())
+        self.places: dict[Pattern, int] = {p: i for i, p in enumerate(self.leaves)}
+        self.steps: list[Step | Literal] = []
+
+    def program(self, root: int) -> Program:
+        c = self.c
+        places = (self.leaves, tuple(self.steps), tuple(self.types), self.places)
+        return Program(*places, root, c.dtype, c.attributes)
+
+    def place(self, p: Pattern) -> int:
+        if p not in self.places or (isinstance(p, Number) and not self.binding):
+            self.places[p] = self._made(p)
+        return self.places[p]
+
+    def _made(self, p: Pattern) -> int:
+        match p:
+            case Number(value):
+                return self._literal(value)
+            case Scalar(value):
+                return self._literal(float(self.c.attributes[value.name]))
+            case Apply():
+                return self._apply(p, 0)
+            case Output(of, index) if isinstance(of, Apply):
+                return self._apply(of, index)
+            case _:
+                raise RuleError(f"{p} cannot be evaluated")
+
+    def _literal(self, value: float) -> int:
+        return self._add(Literal(value), TensorType(self.c.dtype, ()))
+
+    def _add(self, step: Step | Literal, t: TensorType) -> int:
+        self.steps.append(step)
+        self.types.append(t)
+        return len(self.types) - 1
+
+    def _apply(self, p: Apply, output: int) -> int:
+        operands = tuple(map(self.place, p.args))
+        types = [self.types[i] for i in operands]
+        operator = OPERATORS[p.op]
+        try:
+            attrs = normalized(operator, types, self._attributes(p, types))
+            found = operator.infer(types, attrs)
+            result = found[output]
+        except NoAttributeError:
+            raise
+        except REFUSALS as e:
+            raise IllTypedError(f"{p}: {e}") from e
+        if self.binding:
+            self._bind(p, attrs)
+        return self._add(Step(p.op, operands, attrs, output), result)
+
+    def _attributes(self, p: Apply, types: Sequence[TensorType]) -> dict[str, AttrValue]:
+        given: dict[str, Any] = {}
+        free = p.rest is not None and p.rest.name not in self.c.attributes
+        for name, term in p.attrs:
+            if isinstance(term, Attribute) and term.name not in self.c.attributes:
+                free = True
+            else:
+                given[name] = self.c.argument(term)
+        if p.rest is not None and not free:
+            given = {**self.c.attributes[p.rest.name], **given}
+        if free and self.binding:
+            given = {**self._chosen(p, types, given), **given}
+        return given
+
+    def _chosen(
+        self, p: Apply, types: Sequence[TensorType], given: Mapping[str, Any]
+    ) -> Mapping[str, AttrValue]:
+        chosen = self.c.choose(p.op, types, given)
+        if p.rest is not None:
+            return chosen
+        wanted = {n for n, t in p.attrs if isinstance(t, Attribute)}
+        return {n: v for n, v in chosen.items() if n in wanted}
+
+    def _bind(self, p: Apply, attrs: Mapping[str, AttrValue]) -> None:
+        for name, term in p.attrs:
+            if isinstance(term, Attribute) and name in attrs:
+                self.c.attributes.setdefault(term.name, attrs[name])
+        if p.rest is not None:
+            named = {n for n, _ in p.attrs}
+            rest = {n: v for n, v in attrs.items() if n not in named}
+            self.c.attributes.setdefault(p.rest.name, rest)
+
+
+def scalar_array(value: Any) -> Any:
+    """Return a rank-0 object array."""
+    out = np.empty((), dtype=object)
+    out[()] = value
+    return out
+
+
+def leaf_patterns(p: Pattern) -> Iterator[Pattern]:
+    """Yield the tensors and numbers of a left side once each, in order of appearance."""
+    yield from dict.fromkeys(q for q in walk(p) if isinstance(q, Tensor | Number))
+
+
+def leaf_dtypes(p: Pattern, dtype: DType) -> dict[Pattern, DType]:
+    """Return the dtype of each leaf of a left side whose rule speaks of `dtype`."""
+    found = dict.fromkeys(leaf_patterns(p), dtype)
+    for q in walk(p):
+        if isinstance(q, Apply):
+            for i, a in enumerate(q.args):
+                if a in found and (q.op, i) in BOOLEAN:
+                    found[a] = DType.BOOL
+                if a in found and (q.op, i) in INDICES:
+                    found[a] = DType.INT64
+    return found
+
+
+def apply(op: str, *operands: Array, output: int = 0, **attrs: AttrValue) -> Array:
+    """Apply a declared operator to arrays; attributes that are not given have their default."""
+    operator = OPERATORS[op]
+    filled = normalized(operator, types_of(operands), attrs)
+    with np.errstate(all="ignore"):
+        return operator.evaluate(operands, filled)[output]
