@@ -1,5 +1,6 @@
 """Fixtures and options that all tests share."""
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import cast
@@ -66,6 +67,14 @@ def pytest_configure(config: pytest.Config) -> None:
     markers = cast(list[str], config.getoption("--must-run"))
     if markers and not hasattr(config, "workerinput"):
         config.pluginmanager.register(MustRun(markers))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Compiled code goes to a folder of this run, which parallel workers share."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if base.name.startswith("popen-") else base
+    os.environ["EGRAPH_FUSION_CACHE"] = str(shared / "egraph_fusion_cache")
 
 
 @pytest.fixture
