@@ -168,7 +168,11 @@ def _padded_copy(
 
     if merged:
         form = _merged_line(form)
-    return filled(shape, buffer, value), replace(form, guard=lambda _m, _t: ()), row
+    return filled(shape, buffer, value), replace(form, guard=_everywhere), row
+
+
+def _everywhere(_m: Index, _t: Index) -> tuple[Expr, ...]:
+    return ()
 
 
 def _merged_line(form: Form) -> Form:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, prod
+from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
-from egraph_fusion.codegen.contraction_rows import split_index
+from egraph_fusion.codegen.contraction_rows import split_index, tap_space
 from egraph_fusion.codegen.expand import Fragment, LoweringError
-from egraph_fusion.codegen.index import simplify, stride_of
+from egraph_fusion.codegen.index import Ranges, simplify, stride_of
 from egraph_fusion.codegen.loops import (
     Alloc,
-    Call,
     Const,
     Expr,
     For,
@@ -27,17 +27,18 @@ from egraph_fusion.codegen.loops import (
     Table,
     Var,
 )
-from egraph_fusion.codegen.lower_elements import Elements
+from egraph_fusion.codegen.lower_elements import Elements, Index
 from egraph_fusion.codegen.lower_nests import Target, serial
 from egraph_fusion.codegen.lower_reduce import finish_into
-from egraph_fusion.codegen.lower_space import Space, grouped_space
+from egraph_fusion.codegen.lower_space import Space
 from egraph_fusion.codegen.lower_terms import Terms, conjunction
 from egraph_fusion.codegen.lower_windows import Window, window_of
+from egraph_fusion.codegen.targets import ZERO_ROW_FLOATS
 from egraph_fusion.ir.graph import Array, Node
 from egraph_fusion.ir.tensors import DType
 
-PIXELS = 4
-"""Neighbouring pixels of one call: they share the loads of the weights."""
+MOST_PIXELS = 8
+"""Neighbouring pixels of one call at most: each takes an accumulator register."""
 
 LARGEST_TAPS = 25
 """Taps whose weights a call keeps in registers, more or less."""
@@ -72,85 +73,159 @@ def depthwise_nest(
     x, w = n.inputs[:2]
     shape, out = fragment.shape(x), fragment.shape(n.outputs[0])
     window = window_of(n.attrs, fragment.shape(w)[2:], shape[2:])
-    channels, taps = shape[1], prod(window.kernel)
-    _expect_contiguous(elements, n, x, channels, len(window.kernel))
-    lines = (out[0], *out[2:-1])
-    width = out[-1]
-    weights = packer.constant(w, "taps", taps * channels, _by_tap)
-    groups = ceil(width / PIXELS)
-    line = split_index(Var("p"), lines)
-    pixel = (*line, Var("q"))
-    points = _pointers(elements, x, window, pixel, out)
-    count: Expr = Const(PIXELS)
-    if width % PIXELS:
-        count = Call("min", (Const(PIXELS), Const(width) - Var("g") * PIXELS))
-    run = MicroKernel(
-        "dwconv",
-        (taps, PIXELS),
-        (
-            Table("rows"),
-            Pointer(weights),
-            Const(channels),
-            Const(channels),
-            Pointer("acc"),
-            Const(channels),
-        ),
-    )
-    ranges = {"p": prod(lines), "g": groups, "i": PIXELS, "c": channels, "q": width}
-    space = Space(tuple(ranges), tuple(Const(e) for e in ranges.values()), ())
-    index = (pixel[0], Var("c"), *pixel[1:])
-    stored = Load("acc", Var("i") * channels + Var("c"), DType.FLOAT32)
-    known = elements.within(space.simplify)
-    stores = finish_into(known, terms, targets, space, index, stored)
-    place = Let("q", Var("g") * PIXELS + Var("i"))
-    epilogue = For("i", count, (place, For("c", Const(channels), stores, LoopKind.VECTOR)))
-    group = For("g", Const(groups), (*points, run, epilogue))
-    body = (
-        PointerTable("rows", PIXELS * taps),
-        Alloc("acc", DType.FLOAT32, Const(PIXELS * channels)),
-        group,
-    )
-    grain = max(1, UNIT_WORK // (width * channels * taps))
-    note = f"depthwise {taps} taps, {channels} channels"
-    total = Const(prod(lines))
-    return (For("p", total, body, LoopKind.PARALLEL, grain=grain, note=note),)
+    _expect_contiguous(elements, n, x, shape[1], len(window.kernel))
+    weights = packer.constant(w, "taps", prod(window.kernel) * shape[1], _by_tap)
+    return _Depthwise(elements, terms, tuple(targets), x, window, out, weights).nest()
 
 
 def _by_tap(array: Array) -> Array:
     return array.reshape(array.shape[0], -1).T
 
 
-def _pointers(
-    elements: Elements, x: str, window: Window, pixel: tuple[Expr, ...], out: Sequence[int]
-) -> tuple[Stmt, ...]:
-    """Set one pointer per pixel and tap; pixels beyond the line repeat its last."""
-    taps = prod(window.kernel)
-    groups = tuple((d,) for d in range(len(window.kernel)) if window.kernel[d] != 1)
-    space = grouped_space(window.kernel, groups, "k")
-    known = {
-        "p": (0, prod((out[0], *out[2:-1])) - 1),
-        "q": (0, out[-1] - 1),
-        "g": (0, ceil(out[-1] / PIXELS) - 1),
-        **space.ranges,
-    }
-    conditions = [simplify(c, known) for c in window.conditions(pixel[1:], space.index)]
-    conditions = [c for c in conditions if not (isinstance(c, Const) and c.value)]
-    here = elements.within(lambda e: simplify(e, known))
-    load = here.at(x, (pixel[0], Const(0), *window.positions(pixel[1:], space.index)))
-    assert isinstance(load, Load)
-    tap: Expr = Const(0)
-    for i, size in zip(space.index, window.kernel, strict=True):
-        tap = tap * size + i
-    entry = simplify(Var("i") * taps + tap)
-    point: tuple[Stmt, ...] = (SetPointer("rows", entry, load.buffer, load.index),)
-    if conditions:
-        point = (If(conjunction(conditions), point, (SetPointer("rows", entry, None),)),)
-    column = Var("g") * PIXELS + Var("i")
-    if out[-1] % PIXELS:
-        place = Let("q", Call("min", (column, Const(out[-1] - 1))))
-    else:
-        place = Let("q", column)
-    return (For("i", Const(PIXELS), (place, *serial(space, point))),)
+@dataclass(frozen=True)
+class _Depthwise:
+    """One depthwise convolution: lines of pixels, in groups that read no padding beside them."""
+
+    elements: Elements
+    terms: Terms
+    targets: tuple[Target, ...]
+    x: str
+    window: Window
+    out: tuple[int, ...]
+    weights: str
+
+    @property
+    def channels(self) -> int:
+        """Channels, which are contiguous in memory."""
+        return self.out[1]
+
+    @property
+    def taps(self) -> int:
+        """Taps of the window."""
+        return prod(self.window.kernel)
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """Shape of what the parallel loop runs over: batch and all spatial axes but the last."""
+        return (self.out[0], *self.out[2:-1])
+
+    @property
+    def inner(self) -> tuple[int, int]:
+        """The pixels of a line that read no padding before or after it: first and one past last."""
+        w = self.window
+        step, reach = w.strides[-1], (w.kernel[-1] - 1) * w.dilations[-1]
+        first = max(0, -(-w.pads[-1] // step))
+        last = (w.inside[-1] - 1 - reach + w.pads[-1]) // step
+        return first, max(first, min(self.out[-1], last + 1))
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a group: leave few over, then many at once; 0 if a group reads too far."""
+        count = self.inner[1] - self.inner[0]
+        fitting = [p for p in range(2, MOST_PIXELS + 1) if self._span(p) <= ZERO_ROW_FLOATS]
+        usable = [p for p in fitting if p <= count]
+        return min(usable, key=lambda p: (count % p > 1, -p)) if usable else 0
+
+    def _span(self, pixels: int) -> int:
+        w = self.window
+        columns = (pixels - 1) * w.strides[-1] + (w.kernel[-1] - 1) * w.dilations[-1] + 1
+        return columns * self.channels
+
+    def nest(self) -> tuple[Stmt, ...]:
+        """Return the parallel loop over lines."""
+        first, last = self.inner
+        groups = (last - first) // self.pixels if self.pixels else 0
+        rest = first + groups * self.pixels
+        body = (
+            PointerTable("rows", self.taps),
+            Alloc("acc", DType.FLOAT32, Const(max(1, self.pixels) * self.channels)),
+            *self._single(0, first),
+            *self._grouped(first, groups),
+            *self._single(rest, self.out[-1]),
+        )
+        grain = max(1, UNIT_WORK // (self.out[-1] * self.channels * self.taps))
+        note = f"depthwise {self.taps} taps, {self.channels} channels"
+        total = Const(prod(self.lines))
+        return (For("p", total, body, LoopKind.PARALLEL, grain=grain, note=note),)
+
+    @property
+    def _line(self) -> Index:
+        return split_index(Var("p"), self.lines)
+
+    def _known(self, space: Space | None = None) -> Ranges:
+        last = (0, self.out[-1] - 1)
+        ranges: Ranges = {"p": (0, prod(self.lines) - 1), "q": last, "o": last}
+        return {**ranges, **(space.ranges if space else {})}
+
+    def _single(self, start: int, stop: int) -> tuple[Stmt, ...]:
+        """Compute the pixels from `start` up to `stop` one by one; any tap may read padding."""
+        if start >= stop:
+            return ()
+        space = tap_space(self.window.kernel)
+        points = self._pointers(self.window.kernel, space, space.index)
+        sizes = (Const(self.channels), Const(self.channels), Pointer("acc"), Const(self.channels))
+        call = MicroKernel("dwconv", (self.taps, 1), (Table("rows"), Pointer(self.weights), *sizes))
+        column = Let("q", Var("e") + start if start else Var("e"))
+        body = (column, *points, call, self._stores(Const(0)))
+        return (For("e", Const(stop - start), body),)
+
+    def _grouped(self, start: int, groups: int) -> tuple[Stmt, ...]:
+        """Compute groups of neighbouring pixels, all inside the line; lines may be padding."""
+        if not groups:
+            return ()
+        w, pixels = self.window, self.pixels
+        upper = w.kernel[:-1]
+        space = tap_space(upper)
+        points = self._pointers(upper, space, (*space.index, Const(0)), "o")
+        variant = (prod(upper), w.kernel[-1], w.strides[-1], w.dilations[-1], pixels)
+        lanes = Const(self.channels)
+        operands = (
+            Table("rows"),
+            lanes,
+            Pointer(self.weights),
+            lanes,
+            lanes,
+            Pointer("acc"),
+            lanes,
+        )
+        call = MicroKernel("dwline", variant, operands)
+        first = Let("o", Var("g") * pixels + start if start else Var("g") * pixels)
+        column = Let("q", Var("o") + Var("i"))
+        stores = For("i", Const(pixels), (column, self._stores(Var("i"))))
+        return (For("g", Const(groups), (first, *points, call, stores)),)
+
+    def _pointers(
+        self, taps: tuple[int, ...], space: Space, tap: Index, column: str = "q"
+    ) -> tuple[Stmt, ...]:
+        """Set one pointer per tap of `space`: the first channel that pixel `column` reads there."""
+        known = self._known(space)
+        pixel = (*self._line[1:], Var(column))
+        found = self.window.conditions(pixel, tap)
+        kept = found if len(taps) == len(self.window.kernel) else found[:-2]
+        conditions = [simplify(c, known) for c in kept]
+        conditions = [c for c in conditions if not (isinstance(c, Const) and c.value)]
+        here = self.elements.within(lambda e: simplify(e, known))
+        load = here.at(self.x, (self._line[0], Const(0), *self.window.positions(pixel, tap)))
+        assert isinstance(load, Load)
+        entry: Expr = Const(0)
+        for i, size in zip(space.index, taps, strict=True):
+            entry = entry * size + i
+        entry = simplify(entry)
+        point: tuple[Stmt, ...] = (SetPointer("rows", entry, load.buffer, load.index),)
+        if conditions:
+            point = (If(conjunction(conditions), point, (SetPointer("rows", entry, None),)),)
+        return serial(space, point)
+
+    def _stores(self, number: Expr) -> Stmt:
+        """Store what becomes of pixel `q`, which is number `number` of its call."""
+        ranges = {"p": prod(self.lines), "q": self.out[-1], "c": self.channels, "i": MOST_PIXELS}
+        space = Space(tuple(ranges), tuple(Const(e) for e in ranges.values()), ())
+        index = (self._line[0], Var("c"), *self._line[1:], Var("q"))
+        known = self.elements.within(space.simplify)
+        place = simplify(number * self.channels + Var("c"))
+        stored = Load("acc", place, DType.FLOAT32)
+        stores = finish_into(known, self.terms, self.targets, space, index, stored)
+        return For("c", Const(self.channels), stores, LoopKind.VECTOR)
 
 
 def _expect_contiguous(elements: Elements, n: Node, x: str, channels: int, spatial: int) -> None:

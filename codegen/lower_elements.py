@@ -52,7 +52,7 @@ class LoopScalars:
         """Return x to the power y; small constant powers become products and roots."""
         dtype = dtype_of(x)
         known = float(y.value) if isinstance(y, Const) else None
-        if known in (1.0, 2.0, 3.0) and known is not None:
+        if known is not None and known in (1.0, 2.0, 3.0):
             return _product(x, int(known))
         if dtype.is_float:
             if known in (0.5, -1.0):
