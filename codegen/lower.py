@@ -25,6 +25,7 @@ from egraph_fusion.codegen.lower_stages import Stages
 from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.ir.graph import Array, Graph, Node
 from egraph_fusion.ir.ops.operator import declared
+from egraph_fusion.ir.ops.tracing import node_flops
 from egraph_fusion.ir.tensors import DType
 
 
@@ -259,7 +260,8 @@ def _work(graph: Graph, nodes: Sequence[Node], fragment: Fragment) -> tuple[int,
     for n in nodes:
         operator = declared(n)
         if operator is not None:
-            counted = operator.flops(graph.in_types(n), graph.out_types(n), n.attrs)
+            known = [v in graph.constants for v in n.inputs]
+            counted = node_flops(operator, graph.in_types(n), graph.out_types(n), n.attrs, known)
             flops += counted if isinstance(counted, int) else 0
     values = (*fragment.inputs, *fragment.outputs, *fragment.constants)
     return flops, sum(fragment.types[v].nbytes or 0 for v in dict.fromkeys(values))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from egraph_fusion.egraph.pricing import VIEWS, bytes_of, nominal
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.ops import Kind, declared
+from egraph_fusion.ir.ops.tracing import node_flops
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ def totals(graph: Graph) -> Totals:
         if n.reads and all(v in constant for v in n.reads) and declared(n):
             constant.update(o for o in n.outputs if o)
             continue
-        flops = _flops(graph, n)
+        flops = _flops(graph, n, [v in constant for v in n.inputs])
         operator = declared(n)
         if operator is not None and operator.kind is Kind.CONTRACTION:
             contraction += flops
@@ -43,10 +45,10 @@ def totals(graph: Graph) -> Totals:
     return Totals(contraction, other, nbytes, len(graph.nodes))
 
 
-def _flops(graph: Graph, n: Node) -> int:
+def _flops(graph: Graph, n: Node, known: Sequence[bool]) -> int:
     operator = declared(n)
     ins = graph.in_types(n)
     outs = graph.out_types(n)
     if operator is None or any(t is not None and t.shape is None for t in (*ins, *outs)):
         return 0
-    return nominal(operator.flops(ins, outs, n.attrs))
+    return nominal(node_flops(operator, ins, outs, n.attrs, known))

@@ -15,6 +15,7 @@ from egraph_fusion.extract.cost import CostModel, Features
 from egraph_fusion.ir.dims import Dim, substitute, symbols
 from egraph_fusion.ir.graph import frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.ops.tracing import node_flops
 from egraph_fusion.ir.tensors import TensorType
 
 NOMINAL = 64
@@ -23,7 +24,9 @@ FOLD_LIMIT = 1 << 26
 """Elements of the largest tensor that is folded at compile time."""
 VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 
-Allowed = Callable[[str, tuple[TensorType | None, ...], tuple[TensorType, ...], dict[str, Any]], bool]
+Allowed = Callable[
+    [str, tuple[TensorType | None, ...], tuple[TensorType, ...], dict[str, Any]], bool
+]
 
 
 def nominal(dim: Dim) -> int:
@@ -58,9 +61,11 @@ class Prices:
         if c.op == OPAQUE:
             return self.model(Features(blocks=1))
         types = tuple(self.state.types.get(k) for k in n.children)
-        key = (c, types, n.attrs, self.state.types.get(eclass), self.folds(eclass), n.made_by >= 0)
+        known = tuple(self.folds(k) for k in n.children)
+        own = self.state.types.get(eclass)
+        key = (c, types, known, n.attrs, own, self.folds(eclass), n.made_by >= 0)
         if key not in self.known:
-            self.known[key] = self._price(eclass, n, c, types)
+            self.known[key] = self._price(eclass, n, c, types, known)
         return self.known[key]
 
     def folds(self, eclass: int) -> bool:
@@ -79,7 +84,12 @@ class Prices:
         return typed.types[0] if len(typed.types) == 1 else None
 
     def _price(
-        self, eclass: int, n: ENode, c: Constructor, types: tuple[int | None, ...]
+        self,
+        eclass: int,
+        n: ENode,
+        c: Constructor,
+        types: tuple[int | None, ...],
+        known: tuple[bool, ...],
     ) -> int | None:
         ins = [None if t is None else first_type(self.interner, t) for t in types]
         attrs = attrs_of(self.interner, c, n.attrs)
@@ -95,6 +105,6 @@ class Prices:
             return self.model(Features(nbytes=1 + nominal(outs[0].size or 0) // 256))
         if not original and self.allowed and not self.allowed(c.op, tuple(ins), tuple(outs), attrs):
             return None
-        flops = nominal(OPERATORS[c.op].flops(ins, outs, frozen_attrs(attrs)))
+        flops = nominal(node_flops(OPERATORS[c.op], ins, outs, frozen_attrs(attrs), known))
         written = 0 if c.op in VIEWS else sum(bytes_of(t) for t in outs)
         return self.model(Features(flops, written, 1))
