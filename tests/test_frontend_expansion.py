@@ -16,15 +16,15 @@ def losses(rows: int | str = 3) -> onnx.ModelProto:
     body = helper.make_graph(
         [
             helper.make_node(loss, ["x", "labels"], ["sum"], reduction="sum"),
-            helper.make_node(loss, ["x", "labels"], ["mean"], reduction="mean"),
-            helper.make_node("Add", ["sum", "mean"], ["y"]),
+            helper.make_node(loss, ["x", "labels"], ["each"], reduction="none"),
+            helper.make_node("Add", ["sum", "each"], ["y"]),
         ],
         "losses",
         [
             helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 8]),
             helper.make_tensor_value_info("labels", TensorProto.INT64, [rows]),
         ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows])],
     )
     return helper.make_model(body, opset_imports=[helper.make_opsetid("", 18)])
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx
 import onnx.inliner
 from onnx import helper
+from onnx.defs import SchemaError
 
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.frontend.exporter import inline_tensor
+from egraph_fusion.frontend.functions import FIRST_IR_VERSION
 from egraph_fusion.frontend.importer import load
 from egraph_fusion.frontend.inference import schema_of
 from egraph_fusion.frontend.skeleton import default_domain
@@ -19,6 +22,7 @@ from egraph_fusion.ir.tensors import DType, TensorType
 
 _MAX_CONSTANT = 4096  # elements: bigger constants decide no shapes, and need not be copied
 _MAX_DEPTH = 4
+_DOMAIN = "egraph_fusion.bodies"
 
 
 def expand(graph: Graph, values: Mapping[str, Array] | None = None) -> Graph:
@@ -53,35 +57,62 @@ def _expanded(graph: Graph, values: Mapping[str, Array], depth: int) -> Graph:
 
 def _body(graph: Graph, n: Node, values: Mapping[str, Array], depth: int) -> Graph | None:
     """Return the body of `n` as a graph over its operands, None if there is none that helps."""
+    if n.captures or not n.payload or not all(_is_known(graph.types[v]) for v in n.reads):
+        return None
     header = onnx.ModelProto.FromString(graph.header)
     proto = onnx.NodeProto.FromString(n.payload)
-    versions = {default_domain(e.domain): e.version for e in header.opset_import}
-    schema = schema_of(proto.op_type, default_domain(proto.domain), versions.get(proto.domain, 0))
-    if schema is None or not (schema.has_function or schema.has_context_dependent_function):
-        return None
-    if n.captures or not all(_is_known(graph.types[v]) for v in n.reads):
-        return None
     del proto.input[:], proto.output[:]
     proto.input.extend(n.inputs)
     proto.output.extend(n.outputs)
     try:
-        model = onnx.inliner.inline_selected_functions(
-            _alone(graph, proto, header), [(proto.domain, proto.op_type)], False, True
-        )
-        if [p.op_type for p in model.graph.node] == [proto.op_type]:
+        function = _function(graph, proto, header)
+        if function is None:
             return None
+        model = onnx.inliner.inline_local_functions(_calling(graph, proto, header, function))
         known = {v: a for v, a in values.items() if v in n.inputs}
         body = _expanded(load(model, known), known, depth - 1)
-    except (EgraphFusionError, RuntimeError, ValueError, TypeError):
+    except (EgraphFusionError, RuntimeError, ValueError, TypeError, SchemaError):
         return None
     return None if any(inner.opaque for inner in body.nodes) else body
+
+
+def _function(
+    graph: Graph, proto: onnx.NodeProto, header: onnx.ModelProto
+) -> onnx.FunctionProto | None:
+    """Return the function that ONNX gives for `proto`, whose attributes' defaults are filled in.
+
+    It may be written in an older opset than the model's.
+    """
+    domain = default_domain(proto.domain)
+    opset = {default_domain(e.domain): e.version for e in header.opset_import}.get(domain, 0)
+    # ONNX's type stubs do not know what its schemas tell of functions.
+    schema: Any = schema_of(proto.op_type, domain, opset)
+    if schema is None or not (schema.has_function or schema.has_context_dependent_function):
+        return None
+    given = {a.name for a in proto.attribute}
+    optional = [a for name, a in schema.attributes.items() if name not in given and not a.required]
+    proto.attribute.extend(a.default_value for a in optional if a.default_value.name)
+    if schema.has_function:
+        version = max(v for v in schema.function_opset_versions if v <= opset)
+        data = schema.get_function_with_opset_version(version)
+    else:
+        version = max(v for v in schema.context_dependent_function_opset_versions if v <= opset)
+        kinds = [write_type(graph.types[v]) if v else onnx.TypeProto() for v in proto.input]
+        data = schema.get_context_dependent_function_with_opset_version(
+            version, proto.SerializeToString(), [k.SerializeToString() for k in kinds]
+        )
+    function = onnx.FunctionProto.FromString(data)
+    return function if function.node else None
 
 
 def _is_known(kind: TensorType) -> bool:
     return kind.static_shape is not None and kind.dtype not in (DType.OTHER, DType.STRING)
 
 
-def _alone(graph: Graph, proto: onnx.NodeProto, header: onnx.ModelProto) -> onnx.ModelProto:
+def _calling(
+    graph: Graph, proto: onnx.NodeProto, header: onnx.ModelProto, function: onnx.FunctionProto
+) -> onnx.ModelProto:
+    """Return a model that calls `function` as `proto` calls its operator."""
     operands = list(dict.fromkeys(v for v in proto.input if v))
     held = {v: c for v in operands if (c := _small(graph, v)) is not None}
     inputs = [
@@ -89,9 +120,14 @@ def _alone(graph: Graph, proto: onnx.NodeProto, header: onnx.ModelProto) -> onnx
     ]
     outputs = [helper.make_empty_tensor_value_info(v) for v in proto.output if v]
     tensors = [inline_tensor(v, c) for v, c in held.items()]
+    proto.domain = function.domain = _DOMAIN
     body = helper.make_graph([proto], "body", inputs, outputs, tensors)
-    model = helper.make_model(body, opset_imports=list(header.opset_import))
-    model.ir_version = header.ir_version or model.ir_version
+    versions = {e.domain: e.version for e in (*header.opset_import, *function.opset_import)}
+    imports = [helper.make_opsetid(d, v) for d, v in {**versions, _DOMAIN: 1}.items()]
+    del function.opset_import[:]
+    function.opset_import.extend(imports)
+    model = helper.make_model(body, opset_imports=imports, functions=[function])
+    model.ir_version = max(header.ir_version, FIRST_IR_VERSION)
     return model
 
 
@@ -120,15 +156,9 @@ def _fresh(hint: str, used: set[str]) -> str:
 
 
 def _renamed(n: Node, names: Mapping[str, str]) -> Node:
+    """Return a node of a body; its ONNX form, of the body's opset, is not the graph's."""
+
     def now(values: Sequence[str]) -> tuple[str, ...]:
         return tuple(names.get(v, v) for v in values)
 
-    return Node(
-        n.op,
-        now(n.inputs),
-        now(n.outputs),
-        n.attrs,
-        now([n.name])[0],
-        payload=n.payload,
-        absorbed=n.absorbed,
-    )
+    return Node(n.op, now(n.inputs), now(n.outputs), n.attrs, now([n.name])[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -131,13 +132,32 @@ _OPERANDS = {"Gather": 1, "Slice": 1, "Unsqueeze": 1, "Squeeze": 1, "Cast": 1}
 
 
 def constant_range(numbers: Sequence[Array]) -> Array | None:
-    """Return the integers of a Range from constant start, limit and step, or None to leave it."""
-    if len(numbers) != 3 or any(n.size != 1 or n.dtype.kind not in "iu" for n in numbers):
+    """Return the numbers of a Range from constant start, limit and step, or None to leave it.
+
+    Floats are computed in float64 and rounded once.
+    """
+    if len(numbers) != 3 or any(n.size != 1 for n in numbers):
         return None
-    start, limit, step = (int(n.reshape(())) for n in numbers)
-    if step == 0 or len(range(start, limit, step)) * numbers[0].dtype.itemsize > MAX_BYTES:
+    dtype = DType.of(numbers[0].dtype)
+    if not (dtype.is_integer or dtype.is_float):
         return None
-    return np.array(range(start, limit, step), numbers[0].dtype)
+    kind = int if dtype.is_integer else float
+    start, limit, step = (kind(n.reshape(())) for n in numbers)
+    count = _count(start, limit, step)
+    if count is None or count * dtype.itemsize > MAX_BYTES:
+        return None
+    if dtype.is_integer:
+        return np.array(range(int(start), int(limit), int(step)), dtype.numpy)
+    return (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
+
+
+def _count(start: float, limit: float, step: float) -> int | None:
+    """Return how many numbers a Range gives, or None if that is not defined."""
+    if step == 0 or not all(map(math.isfinite, (start, limit, step))):
+        return None
+    if isinstance(start, int) and isinstance(limit, int) and isinstance(step, int):
+        return len(range(start, limit, step))
+    return max(0, math.ceil((limit - start) / step))
 
 
 def entries_of(array: Array) -> Shape | None:

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from egraph_fusion.frontend.folding import constant_range
 from egraph_fusion.frontend.forms import (
     CannotReadError,
     Form,
@@ -231,3 +232,13 @@ def _constant_of_shape(form: Form) -> Reading:
     return Reading(
         "Expand", ("fill",), {"shape": shape}, (0,), constants={"fill": value.reshape(())}
     )
+
+
+@reads("Range", since=11)
+def _range(form: Form) -> Reading:
+    """A Range of constants that has to stay a node, since it is an output, copies its numbers."""
+    numbers = [form.array(i, what) for i, what in enumerate(("start", "limit", "step"))]
+    array = constant_range(numbers)
+    if array is None:
+        raise CannotReadError("its numbers are not finite, or too many")
+    return Reading("Identity", ("numbers",), {}, (0, 1, 2), constants={"numbers": array})

@@ -44,7 +44,13 @@ def accept(ports: Sequence[Port], feeds: Mapping[str, Any]) -> list[Array]:
     if unknown:
         raise RunError(f"no input is called {unknown[0]!r}; the inputs are {sorted(known)}")
     bound: dict[str, tuple[int, str]] = {}
-    return [_accept_one(p, feeds.get(p.name), bound) for p in ports]
+    # None is a value of its own where an input is optional.
+    return [
+        _accept_one(p, feeds.get(p.name), bound)
+        if is_tensor(p) or p.name not in feeds
+        else cast(Array, feeds[p.name])
+        for p in ports
+    ]
 
 
 def extents(ports: Sequence[Port], arrays: Sequence[Array]) -> Extents:
@@ -62,8 +68,6 @@ def fixed_extents(ports: Sequence[Port]) -> Extents | None:
 def _accept_one(port: Port, value: Any, bound: dict[str, tuple[int, str]]) -> Array:
     if value is None and port.default is None:
         raise RunError(f"input {port.name!r} ({port.type}) is missing")
-    if not is_tensor(port):
-        return cast(Array, value)
     array = np.asarray(port.default if value is None else value)
     if DType.of(array.dtype) is not port.type.dtype:
         raise RunError(f"input {port.name!r}: expected {port.type}, got dtype {array.dtype}")
