@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from kernel_runner import CProgram
+from kernel_runner import CProgram, OpenCLProgram
 from numpy.typing import NDArray
 
 from egraph_fusion.codegen import build
@@ -36,9 +36,9 @@ def vector_floats() -> int:
     return 16 if "__AVX512F__ " in macros else 8 if "__AVX__ " in macros else 4
 
 
-def target(threads: int = 2) -> TargetInfo:
+def target(vectors: int | None = None) -> TargetInfo:
     """The machine of the tests, with small caches."""
-    return TargetInfo(vector_floats(), 32 * 1024, 512 * 1024, threads)
+    return TargetInfo(vectors or vector_floats(), 32 * 1024, 512 * 1024, threads=2)
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Lowered:
     layouts: Mapping[str, Layout]
     block: LoweredBlock
 
-    def run(self, program: CProgram, values: Values) -> dict[str, NDArray[Any]]:
+    def run(self, program: CProgram | OpenCLProgram, values: Values) -> dict[str, NDArray[Any]]:
         """Run the kernel on logical arrays and return the outputs as logical arrays."""
         arrays: dict[str, NDArray[Any]] = {}
         for buffer, a in zip(self.block.kernel.buffers, self.block.arguments, strict=True):
             assert isinstance(buffer.size, Const)
             if a.constant is not None:
-                arrays[buffer.name] = a.constant.array
+                arrays[buffer.name] = a.constant.array.copy()
             elif buffer.role is Role.IN:
                 arrays[buffer.name] = _physical(values[a.value], self.layouts[a.value])
             else:
@@ -85,13 +85,16 @@ def whole(graph: Graph) -> Block:
     return Block(graph.nodes, MappingType.ONE_TO_ONE, graph.inputs, graph.outputs)
 
 
-def lowered(graph: Graph, images: bool = False, threads: int = 2) -> Lowered:
-    """Lower `graph` as one block; with `images`, all values of rank 4 lie channels last."""
+def lowered(graph: Graph, images: bool = False, vectors: int | None = None) -> Lowered:
+    """Lower `graph` as one block; with `images`, all values of rank 4 lie channels last.
+
+    `vectors` is the number of floats per vector (None: this machine's).
+    """
     layouts = dict(choose_layouts(graph, [whole(graph)]))
     if images:
         layouts |= {v: channels_last(4) for v, found in layouts.items() if len(found.order) == 4}
     nodes, ins, outs = graph.nodes, graph.inputs, graph.outputs
-    return Lowered(graph, layouts, lower_block(graph, nodes, ins, outs, layouts, target(threads)))
+    return Lowered(graph, layouts, lower_block(graph, nodes, ins, outs, layouts, target(vectors)))
 
 
 def program_of(cases: Iterable[Lowered]) -> CProgram:

@@ -4,7 +4,7 @@ import pytest
 from block_strategies import blocks
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_runner import CProgram
+from kernel_runner import CProgram, OpenCLProgram
 from lowered import Lowered, draw, lowered, program_of, reference, worst
 from lowering_blocks import BLOCKS, graph_of
 
@@ -24,6 +24,33 @@ def cases() -> dict[str, Lowered]:
 def program(cases: dict[str, Lowered]) -> CProgram:
     """All of them in one library."""
     return program_of(cases.values())
+
+
+@pytest.fixture(scope="module")
+def opencl_cases() -> dict[str, Lowered]:
+    """Every block, for the vectors that the OpenCL micro-kernels have by default."""
+    found = {name: lowered(graph_of(name), i % 2 == 1, 16) for i, name in enumerate(BLOCKS)}
+    return found
+
+
+@pytest.fixture(scope="module")
+def opencl_program(opencl_cases: dict[str, Lowered]) -> OpenCLProgram:
+    """All of them in one OpenCL program."""
+    kernels = {c.block.kernel.name: c.block.kernel for c in opencl_cases.values()}
+    return OpenCLProgram(list(kernels.values()))
+
+
+@pytest.mark.opencl
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", BLOCKS)
+def test_block_in_opencl(
+    name: str, opencl_cases: dict[str, Lowered], opencl_program: OpenCLProgram
+) -> None:
+    case = opencl_cases[name]
+    inputs = draw(case.graph)
+    got, expected = case.run(opencl_program, inputs), reference(case.graph, inputs)
+    limit = 2e-3 if name == "half_precision" else 2e-6
+    assert max(worst(got[v], expected[v]) for v in case.graph.outputs) < limit
 
 
 @pytest.mark.parametrize("order", ["", " channels last"])
