@@ -26,7 +26,7 @@ app.add_typer(rules_app, name="rules")
 Model = Annotated[str, typer.Argument(help="An ONNX model file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Threads = Annotated[int | None, typer.Option(help="Threads; all cores if not given.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads; all cores if not given.")]
 Numerics = Annotated[str, typer.Option(help="exact, finite or real: which rules may be used.")]
 InputShape = Annotated[
     list[str] | None,
@@ -48,6 +48,12 @@ def _errors(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         raise typer.Exit(130) from None
+    except Exception as error:
+        if debug or isinstance(error, typer.Exit | typer.BadParameter):
+            raise
+        what = f"{type(error).__name__}: {terminal.one_line(error)}"
+        typer.echo(f"error: unexpected {what} (a bug; --debug shows where)", err=True)
+        raise typer.Exit(1) from None
 
 
 def _shapes(options: list[str] | None) -> dict[str, tuple[int, ...]] | None:
@@ -66,7 +72,7 @@ def _shapes(options: list[str] | None) -> dict[str, tuple[int, ...]] | None:
 
 def _emit(as_json: bool, data: Any, text: Any) -> None:
     if as_json:
-        typer.echo(json.dumps(data, indent=2, default=str))
+        typer.echo(json.dumps(terminal.plain(data), indent=2, allow_nan=False))
     else:
         terminal.show(text)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -39,6 +39,17 @@ def one_line(error: BaseException) -> str:
     """Return an error's message on one line; control characters become escapes."""
     text = str(error) or type(error).__name__
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plain(data: Any) -> Any:
+    """Return `data` as JSON has it: numbers that are not finite, and what it lacks, as text."""
+    if isinstance(data, Mapping):
+        return {str(k): plain(v) for k, v in cast("Mapping[Any, Any]", data).items()}
+    if isinstance(data, list | tuple):
+        return [plain(v) for v in cast("Sequence[Any]", data)]
+    if isinstance(data, float):
+        return data if math.isfinite(data) else str(data)
+    return data if isinstance(data, str | int) or data is None else str(data)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
@@ -275,8 +286,3 @@ def rules_table(rules: Sequence[Rule]) -> RenderableType:
 def rule_text(rule: Rule) -> str:
     """Return one rule, a field a line."""
     return "\n".join(f"{k}: {v}" for k, v in rules_data([rule])[0].items())
-
-
-def is_interactive() -> bool:
-    """Whether standard output is a terminal."""
-    return sys.stdout.isatty()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 from egraph_fusion.rulesets import functions, guards
-from egraph_fusion.rulesets.catalogue import ALL, STRUCTURAL, default_rules, select
+from egraph_fusion.rulesets.catalogue import ALL, STRUCTURAL, default_rules, find, select
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Many, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, rule
@@ -17,6 +17,7 @@ __all__ = [
     "Scalar",
     "attrs",
     "default_rules",
+    "find",
     "functions",
     "guards",
     "many",

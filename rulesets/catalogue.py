@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import runpy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -43,6 +44,11 @@ def select(
     return tuple(r for r in found if r.name not in dropped)
 
 
+def find(name: str) -> Rule:
+    """Return the rule of ours called `name`; RuleError lists names like it if there is none."""
+    return _named({r.name: r for r in default_rules()}, name)
+
+
 def rules_in_file(path: Path) -> tuple[Rule, ...]:
     """Return the rules that a Python file defines at its top level, alone or in sequences."""
     try:
@@ -60,5 +66,7 @@ def rules_in_file(path: Path) -> tuple[Rule, ...]:
 
 def _named(ours: dict[str, Rule], name: str) -> Rule:
     if name not in ours:
-        raise RuleError(f"no rule is called {name!r}; `rules list` shows those there are")
+        near = difflib.get_close_matches(name, ours, n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else "`rules list` shows those there are"
+        raise RuleError(f"no rule is called {name!r}; {hint}")
     return ours[name]

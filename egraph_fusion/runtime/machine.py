@@ -38,7 +38,8 @@ def macros(march: str | None) -> frozenset[str]:
     command = [*compiler.command, *target_flags(march), "-dM", "-E", "-x", "c", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise CompileError(f"the C compiler refuses --march {march!r}: {done.stderr.strip()}")
+        said = next(iter(done.stderr.strip().splitlines()), "it said nothing")
+        raise CompileError(f"the C compiler refuses --march {march!r}: {said}")
     return frozenset(line.split()[1] for line in done.stdout.splitlines() if line)
 
 
