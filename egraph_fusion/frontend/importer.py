@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
 import onnx
 from google.protobuf.message import Error as ProtobufError
 
@@ -19,6 +18,7 @@ from egraph_fusion.frontend import (
     opsets_quantization,
     opsets_resize,
 )
+from egraph_fusion.frontend.constants import constant_value
 from egraph_fusion.frontend.files import read_model
 from egraph_fusion.frontend.inference import Inference
 from egraph_fusion.frontend.reading import read_node
@@ -217,43 +217,13 @@ def _constants(
     """Enter the Constant nodes' values; return the other nodes."""
     rest: list[onnx.NodeProto] = []
     for proto in nodes:
-        array = _constant_value(proto, folder, space.graph_outputs)
+        array = constant_value(proto, folder, space.graph_outputs)
         if array is None:
             rest.append(proto)
             continue
         _declare(space, proto.output[0], f"a Constant node {proto.name!r}")
         space.define(proto.output[0], array)
     return rest
-
-
-def _constant_value(
-    proto: onnx.NodeProto, folder: Path | None, outputs: Collection[str]
-) -> Array | None:
-    """Return the value of a Constant node, None for others and for a sparse graph output."""
-    if proto.op_type != "Constant" or proto.domain:
-        return None
-    if len(proto.attribute) != 1 or len(proto.output) != 1:
-        return None
-    (attribute,) = proto.attribute
-    if attribute.HasField("sparse_tensor"):
-        return None if proto.output[0] in outputs else read_sparse(attribute.sparse_tensor, folder)
-    match attribute.name:
-        case "value":
-            return read_tensor(attribute.t, folder)
-        case "value_int":
-            return np.array(attribute.i, np.int64)
-        case "value_ints":
-            return np.array(list(attribute.ints), np.int64)
-        case "value_float":
-            return np.array(attribute.f, np.float32)
-        case "value_floats":
-            return np.array(list(attribute.floats), np.float32)
-        case "value_string":
-            return np.array(attribute.s.decode(), dtype=object)
-        case "value_strings":
-            return np.array([s.decode() for s in attribute.strings], dtype=object)
-        case _:
-            return None
 
 
 def _ordered(nodes: Sequence[onnx.NodeProto], space: Workspace) -> list[onnx.NodeProto]:

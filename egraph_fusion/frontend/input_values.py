@@ -32,6 +32,7 @@ VALUE_OPERANDS: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "Expand": (1,),
         "HammingWindow": (0,),
         "HannWindow": (0,),
+        "If": (0,),
         "OneHot": (1,),
         "Pad": (1, 3),
         "Range": (0, 1, 2),

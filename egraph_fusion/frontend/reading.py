@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from egraph_fusion.errors import EgraphFusionError, ModelError
+from egraph_fusion.frontend.branches import taken_branch
 from egraph_fusion.frontend.forms import CannotReadError, Form, Raw, Reading, decode, reader_of
 from egraph_fusion.frontend.inference import dtype_complaint, schema_of
 from egraph_fusion.frontend.scopes import captures, subgraphs
@@ -37,6 +38,9 @@ def read_node(space: Workspace, proto: onnx.NodeProto) -> list[Node]:
 
     Gives no node if the results were folded, several where the old form has no single new one.
     """
+    branch = taken_branch(space, proto)
+    if branch is not None:
+        return [node for inner in branch for node in read_node(space, inner)]
     form = None
     try:
         form = _form(space, proto)
