@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import onnx
 
@@ -15,18 +15,36 @@ from egraph_fusion.ir.graph import Graph
 def fix_input_shapes(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
     """Return `graph` read again with the given input shapes; a named dim is fixed everywhere.
 
+    A name that stands for two sizes in one input's shape is a wrong claim and names nothing.
     Raises ModelError for a name that is no input, or dims that contradict the declared ones.
     """
     model = export(graph)
     inputs = {v.name: v for v in model.graph.input}
-    values: dict[str, int] = {}
-    for name, dims in shapes.items():
+    graph_values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    for name in shapes:
         if name not in inputs:
             raise ModelError(f"no input is called {name!r}; the inputs are {sorted(inputs)}")
+    _forget(graph_values, {d for v, dims in shapes.items() for d in _misnamed(inputs[v], dims)})
+    values: dict[str, int] = {}
+    for name, dims in shapes.items():
         _fix(inputs[name], dims, values)
-    graph_values = (*model.graph.input, *model.graph.output, *model.graph.value_info)
     _substitute(graph_values, values)
     return load(model)
+
+
+def _misnamed(info: onnx.ValueInfoProto, dims: tuple[int, ...]) -> Iterator[str]:
+    """Yield the dimension names that have two sizes in one shape."""
+    sizes: dict[str, int] = {}
+    for d, size in zip(info.type.tensor_type.shape.dim, dims, strict=False):
+        if d.dim_param and sizes.setdefault(d.dim_param, size) != size:
+            yield d.dim_param
+
+
+def _forget(infos: Iterable[onnx.ValueInfoProto], names: Collection[str]) -> None:
+    for info in infos:
+        for d in info.type.tensor_type.shape.dim:
+            if d.dim_param in names:
+                d.Clear()
 
 
 def _fix(info: onnx.ValueInfoProto, dims: tuple[int, ...], values: dict[str, int]) -> None:
@@ -38,7 +56,8 @@ def _fix(info: onnx.ValueInfoProto, dims: tuple[int, ...], values: dict[str, int
     if not has_shape:
         shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in dims)
     for d, size in zip(shape.dim, dims, strict=True):
-        fixed = d.HasField("dim_value") and d.dim_value != size
+        # Exporters write negative sizes for unknown ones.
+        fixed = d.HasField("dim_value") and 0 <= d.dim_value != size
         if fixed or values.get(d.dim_param, size) != size:
             raise ModelError(
                 f"input {info.name!r} has shape {declared}, which cannot be {list(dims)}"

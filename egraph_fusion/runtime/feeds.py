@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -13,6 +14,8 @@ from egraph_fusion.errors import RunError
 from egraph_fusion.ir.dims import Dim
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.runtime.program import Port
+
+_ANY_SIZE = (-1, "")
 
 Array = NDArray[Any]
 Extents = tuple[tuple[int, ...], ...]
@@ -89,13 +92,29 @@ def _check_shape(
     )
     if wrong:
         raise RunError(f"input {port.name!r}: expected {port.type}, got shape {list(got)}")
+    for name, sizes in _named_sizes(want, got).items():
+        if len(sizes) > 1:
+            warnings.warn(
+                f"input {port.name!r} is declared as {port.type}, but {name} is "
+                f"{' and '.join(map(str, sizes))} in its shape {list(got)}: the name is ignored",
+                stacklevel=5,
+            )
+            bound[name] = _ANY_SIZE
+        size, by = bound.setdefault(name, (sizes[0], port.name))
+        if (size, by) != _ANY_SIZE and size != sizes[0]:
+            raise RunError(
+                f"input {port.name!r}: dimension {name} is {sizes[0]} here but {size} in "
+                f"input {by!r}"
+            )
+
+
+def _named_sizes(want: tuple[Dim, ...], got: tuple[int, ...]) -> dict[str, list[int]]:
+    """Return the sizes that each symbol of a shape has, each once."""
+    found: dict[str, list[int]] = {}
     for w, g in zip(want, got, strict=True):
-        if not isinstance(w, int):
-            size, by = bound.setdefault(str(w), (g, port.name))
-            if size != g:
-                raise RunError(
-                    f"input {port.name!r}: dimension {w} is {g} here but {size} in input {by!r}"
-                )
+        if not isinstance(w, int) and g not in found.setdefault(str(w), []):
+            found[str(w)].append(g)
+    return found
 
 
 def random_array(port: Port, rng: np.random.Generator) -> Array:
