@@ -23,6 +23,7 @@ from egraph_fusion.rulesets.pattern import (
     Pattern,
     Scalar,
     Tensor,
+    walk,
 )
 from egraph_fusion.rulesets.rule import Rule
 
@@ -87,10 +88,9 @@ def rule_text(
     """
     m = _Match(interner, outputs)
     root = _match(m, r.lhs)
-    if r.dtypes != "any" and not isinstance(r.rhs, Tensor):
-        # Constants are folded, so only movement needs a normal form in them.  What only removes
-        # nodes holds there too: else 0 + 0, (0 + 0) + 0 ... would be new constants without end.
+    if r.dtypes != "any":  # constants are folded: only movement needs a normal form in them
         m.atoms.append(f"(varies {root})")
+    m.atoms += _distinct(m, r)
     _guard_types(m, r)
     if tame and r.level != "exact":
         m.atoms += [f"(tame {v})" for p, v in m.bound.items() if isinstance(p, Tensor)]
@@ -111,6 +111,23 @@ def rule_text(
     act = " ".join(actions.lines)
     commands.append(f'(rule ({body} {answers}) ({act}) :ruleset {ruleset} :name "{r.name}")')
     return RuleText(r, ruleset, tuple(commands), tuple(m.demands.values()))
+
+
+def _distinct(m: _Match, r: Rule) -> list[str]:
+    """Keep a rule that regroups from feeding on a term that equals one of its own operands.
+
+    Where x = x + 0, rules would make 0 + 0, (0 + 0) + 0 ... without end.  Factoring alone uses
+    such terms: x + c x = (1 + c) x.
+    """
+    if r.family == "distributive" or not isinstance(r.rhs, Apply):
+        return []
+    terms = [p for p in walk(r.lhs) if isinstance(p, Apply) and p in m.bound]
+    return [
+        f"(!= {m.bound[p]} {m.bound[q]})"
+        for p in dict.fromkeys(terms)
+        for q in dict.fromkeys(walk(p))
+        if q != p and q in m.bound
+    ]
 
 
 def constructors_of(p: Pattern, outputs: Mapping[str, int]) -> frozenset[Constructor]:
