@@ -11,6 +11,7 @@ from typing import Any
 from egraph_fusion.egraph.choosing import offer
 from egraph_fusion.egraph.counting import Totals, totals
 from egraph_fusion.egraph.pricing import Allowed, Prices
+from egraph_fusion.egraph.program import ASSUMED
 from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.egraph.state import EState
@@ -75,6 +76,7 @@ class _Candidate:
     totals: Totals
     uses: dict[str, int]
     gap: float | None
+    assumptions: tuple[str, ...] = ()
 
 
 def optimize(
@@ -162,7 +164,11 @@ def _extracted(
         result.loaded, state, prices, offered.chosen(choice), offered.order(choice), names
     )
     return _Candidate(
-        rebuilt.graph, totals(rebuilt.graph), _named_uses(rebuilt, names), choice.gap
+        rebuilt.graph,
+        totals(rebuilt.graph),
+        _named_uses(rebuilt, names),
+        choice.gap,
+        _assumptions(result, rebuilt),
     )
 
 
@@ -177,7 +183,19 @@ def _named_uses(rebuilt: Rebuilt, names: Sequence[str]) -> dict[str, int]:
 
 def family_name(instance: str) -> str:
     """Return the name of the rule that an instance or reverse direction belongs to."""
-    return instance.split("[")[0].split("/")[0].removesuffix("-reverse")
+    plain = instance.split("[")[0].split("/")[0].removesuffix(ASSUMED)
+    return plain.removesuffix("-reverse")
+
+
+def _assumptions(result: Saturation, rebuilt: Rebuilt) -> tuple[str, ...]:
+    """Return what level "real" took for granted in the rules behind the result."""
+    texts = result.program.rules
+    used = {texts[n].rule.name.split("[")[0] for n in rebuilt.uses if n >= 0}
+    guards = {r.name: r.value_guards for r in result.rules}
+    found: list[str] = []
+    for name in sorted(u for u in used if u.endswith(ASSUMED)):
+        found += [f"{family_name(name)}: {g}" for g in guards[family_name(name)]]
+    return tuple(found)
 
 
 def _best(graph: Graph, candidates: Sequence[_Candidate]) -> _Candidate:
@@ -218,6 +236,7 @@ def _report(
         rule_hits=hits,
         rule_uses=best.uses,
         extraction_gap=best.gap,
+        assumptions=list(best.assumptions),
         seconds=seconds,
         notes=notes,
     )

@@ -65,7 +65,7 @@ class Rule:
         return self.when
 
     @property
-    def attribute_guards(self) -> tuple[Guard, ...]:
+    def value_guards(self) -> tuple[Guard, ...]:
         """The guards that look at the values of tensors."""
         return tuple(g for g in self.when if g.kind.form is Form.VALUE)
 

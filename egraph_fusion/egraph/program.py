@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -20,6 +20,9 @@ from egraph_fusion.egraph.rule_text import (
 )
 from egraph_fusion.rulesets.pattern import Apply, walk
 from egraph_fusion.rulesets.rule import LEVELS, Rule
+
+ASSUMED = "?"
+"""Ends the names of rules whose guards on values were taken for granted."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     Rules above the level `numerics`, or over operators that can't occur, are left out.
     """
     admitted = [r for r in rules if LEVELS.index(r.level) <= LEVELS.index(numerics)]
-    directed = [d for r in admitted for d in _directions(r)]
+    directed = [d for r in admitted for d in _directions(r, numerics == "real")]
     texts, constructors = _closure(loaded, directed, numerics)
     interner = loaded.interner
     demands = [out_demand(interner), num_demand(interner)]
@@ -88,16 +91,25 @@ class _Directed:
     indexed: tuple[str, ...]
 
 
+def assuming(r: Rule) -> Rule:
+    """Return the rule without its guards on values, which level "real" takes for granted."""
+    proven = tuple(g for g in r.when if g not in r.value_guards)
+    return replace(r, name=r.name + ASSUMED, when=proven)
+
+
 @lru_cache(maxsize=4096)
-def _directions(r: Rule) -> tuple[_Directed, ...]:
+def _directions(r: Rule, real: bool) -> tuple[_Directed, ...]:
     """Return a rule's directions, instantiated; kept, since every graph asks for the same rules."""
+    directions = r.directions()
+    if real:
+        directions += tuple(assuming(d) for d in directions if d.value_guards)
     return tuple(
         _Directed(
             instance,
             frozenset(p.op for p in walk(instance.lhs) if isinstance(p, Apply)),
             tuple(sorted(indexed_operators(instance.lhs) | indexed_operators(instance.rhs))),
         )
-        for direction in r.directions()
+        for direction in directions
         for instance in direction.instances()
     )
 

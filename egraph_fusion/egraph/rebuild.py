@@ -94,6 +94,8 @@ class _Rebuilder:
 
     def _emit(self, eclass: int, n: ENode) -> None:
         c = n.constructor
+        if c in ("Input", OUT):
+            self._note_uses(eclass, n)
         if c == "Input":
             self.name_of[eclass] = self.value_names[n.attrs[0]]
         elif c in ("Const", "Num", "Absent", OUT):
@@ -104,10 +106,12 @@ class _Rebuilder:
             self._node(eclass, n, c)
 
     def _note_uses(self, eclass: int, n: ENode) -> None:
+        """Count the rule that made a node, and those that joined several values of the graph."""
         if n.made_by >= 0:
             self.uses[n.made_by] = self.uses.get(n.made_by, 0) + 1
-        for number in self.state.joined.get(eclass, ()):
-            self.uses[number] = self.uses.get(number, 0) + 1
+        if len(self.names.get(eclass, ())) > 1:
+            for number in self.state.joined.get(eclass, ()):
+                self.uses[number] = self.uses.get(number, 0) + 1
 
     def _node(self, eclass: int, n: ENode, c: Constructor) -> None:
         inputs = tuple(self._operand(k) for k in n.children)

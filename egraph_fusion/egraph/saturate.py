@@ -40,6 +40,7 @@ class Saturation:
     """What saturation left: the program, the states (directed phase first) and how it went."""
 
     loaded: Loaded
+    rules: tuple[Rule, ...]
     program: Program
     states: tuple[EState, ...]
     iterations: int
@@ -86,7 +87,14 @@ def saturate(
     except WorkerStopped as stopped:
         reason = stopped.reason
     return Saturation(
-        loaded, text, tuple(run.states), run.iterations, reason, run.hits, tuple(run.growth)
+        loaded,
+        tuple(rules),
+        text,
+        tuple(run.states),
+        run.iterations,
+        reason,
+        run.hits,
+        tuple(run.growth),
     )
 
 

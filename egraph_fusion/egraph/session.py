@@ -89,11 +89,9 @@ class Worker:
 
     def close(self) -> None:
         """End the process, unless it belongs to the process that this one was forked from."""
-        if self.owner != os.getpid():
-            return
-        if self.alive:
+        if self.owner == os.getpid() and self.alive:
             self.process.kill()
-        self.process.wait()
+            self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -105,7 +103,7 @@ _RUNNING: list[Worker] = []
 def worker() -> Worker:
     """Return the process's worker, started or restarted if need be."""
     if _RUNNING and (_RUNNING[0].owner != os.getpid() or not _RUNNING[0].alive):
-        _RUNNING.pop()
+        _RUNNING.pop().close()
     if not _RUNNING:
         _RUNNING.append(Worker())
     return _RUNNING[0]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from rule_meaning import Environment, attributes_of, evaluate, holds
 
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.operator import normalized, types_of
-from egraph_fusion.rulesets.evaluate import Environment, attributes_of, evaluate, holds
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Output, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule
 
@@ -91,9 +91,7 @@ class _Draw:
             return
         given = {n for n, _ in p.attrs}
         free = [a.name for a in OPERATORS[p.op].attrs if a.name not in given]
-        drawn = {
-            n: SAMPLES[p.op, n](self.rng, shapes) for n in free if (p.op, n) in SAMPLES
-        }
+        drawn = {n: SAMPLES[p.op, n](self.rng, shapes) for n in free if (p.op, n) in SAMPLES}
         types = types_of([evaluate(a, self.env) for a in p.args])
         known = {**drawn, **attributes_of(p, self.env)}
         full = normalized(OPERATORS[p.op], types, known)
@@ -112,7 +110,7 @@ class _Draw:
         if (op, index) == ("Where", 0):
             return self.rng.random(self._near_base()) < 0.5
         if (op, index) == ("Gather", 1):
-            limit = max(1, min([d for d in shapes[0]], default=1))
+            limit = max(1, min(shapes[0], default=1))
             return self.rng.integers(0, limit, self._shape(int(self.rng.integers(0, 3))))
         return self._values(self._fitting(op, index, shapes))
 

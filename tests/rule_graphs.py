@@ -1,0 +1,70 @@
+"""Graphs in which a rule's left side occurs, for the tests of rules."""
+
+from __future__ import annotations
+
+import numpy as np
+from rule_meaning import Environment, attributes_of
+
+from egraph_fusion.ir.build import GraphBuilder
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.rulesets.pattern import (
+    Apply,
+    Number,
+    Output,
+    Pattern,
+    Tensor,
+    tensor_names,
+    walk,
+)
+from egraph_fusion.rulesets.rule import Rule
+
+
+def left_side(r: Rule, env: Environment) -> Graph:
+    """Return a float32 graph that computes `r.lhs`, its guards on values provable."""
+    b = GraphBuilder("left", opset=21)
+    named = {n: _leaf(b, r, env, n) for n in tensor_names(r.lhs)}
+    b.output(_build(b, r.lhs, env, named))
+    return b.build()
+
+
+def guards_on(r: Rule, name: str) -> set[str]:
+    return {g.name for g in r.when if g.args == (Tensor(name),)}
+
+
+def _dtype(array: np.ndarray) -> DType:
+    return DType.FLOAT32 if array.dtype == np.float64 else DType.of(array.dtype)
+
+
+def _leaf(b: GraphBuilder, r: Rule, env: Environment, name: str) -> str:
+    array = env.tensors[name]
+    dtype = _dtype(array)
+    guards = guards_on(r, name)
+    if "constant" in guards:
+        return b.const(array.astype(dtype.numpy), name)
+    value = b.add_input(name, TensorType(dtype, array.shape))
+    if guards & {"nonneg", "positive", "nonzero"}:
+        value = b.op("Abs", value)
+    if guards & {"positive", "nonzero"}:
+        value = b.op("Add", value, b.const(np.array(1, dtype.numpy)))
+    return value
+
+
+def _build(b: GraphBuilder, p: Pattern, env: Environment, named: dict[str, str]) -> str:
+    match p:
+        case Tensor(name):
+            return named[name]
+        case Number(value):
+            dtype = next((b.type_of(v).dtype for v in named.values()), DType.FLOAT32)
+            return b.const(np.array(value, dtype.numpy))
+        case Apply():
+            operands = [_build(b, a, env, named) for a in p.args]
+            attrs = {k: v for k, v in attributes_of(p, env).items() if k != "to"}
+            if p.op == "Cast":
+                attrs["to"] = "float32"
+            if OPERATORS[p.op].outputs is None:
+                return b.node(p.op, operands, 1, **attrs)[0]
+            return b.op(p.op, *operands, **attrs)
+        case _:
+            raise AssertionError(f"{p} cannot be built")
