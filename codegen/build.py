@@ -141,10 +141,15 @@ def load(path: Path, declarations: str) -> Library:
 
 
 def target_flags(march: str | None) -> tuple[str, ...]:
-    """Return the flags that choose the instruction set: `march`, or this machine's."""
-    arm = platform.machine() in ("arm64", "aarch64")
-    name = "-mcpu" if arm and march is None else "-march"
-    return (f"{name}={march or 'native'}",)
+    """Return the flags that choose the instruction set: `march`, or this machine's.
+
+    On x86 compilers use half of the AVX-512 registers unless told; whole ones make loops over
+    transcendental functions a third faster.
+    """
+    machine = platform.machine()
+    name = "-mcpu" if machine in ("arm64", "aarch64") and march is None else "-march"
+    wide = ("-mprefer-vector-width=512",) if machine in ("x86_64", "AMD64") else ()
+    return (f"{name}={march or 'native'}", *wide)
 
 
 def identity(march: str | None) -> str:
