@@ -100,6 +100,18 @@ class _Depthwise:
         return self.out[1]
 
     @property
+    def pixel(self) -> int:
+        """Floats from one pixel of a line to the next, more than channels inside a wider image."""
+        ranges = {"q": (0, self.window.inside[-1] - 1)}
+        known = self.elements.within(lambda e: simplify(e, ranges))
+        zero = Const(0)
+        found = known.at(self.x, (*(zero for _ in self.out[:-1]), Var("q")))
+        assert isinstance(found, Load)
+        stride = stride_of(found.index, "q", ranges)
+        assert isinstance(stride, Const)
+        return int(stride.value)
+
+    @property
     def taps(self) -> int:
         """Taps of the window."""
         return prod(self.window.kernel)
@@ -129,7 +141,7 @@ class _Depthwise:
     def _span(self, pixels: int) -> int:
         w = self.window
         columns = (pixels - 1) * w.strides[-1] + (w.kernel[-1] - 1) * w.dilations[-1] + 1
-        return columns * self.channels
+        return columns * self.pixel
 
     def nest(self) -> tuple[Stmt, ...]:
         """Return the parallel loop over lines."""
@@ -181,7 +193,7 @@ class _Depthwise:
         lanes = Const(self.channels)
         operands = (
             Table("rows"),
-            lanes,
+            Const(self.pixel),
             Pointer(self.weights),
             lanes,
             lanes,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 from egraph_fusion.ir.graph import Graph, Node
@@ -29,18 +30,41 @@ class Blocklike(Protocol):
         ...
 
 
+class Viewlike(Protocol):
+    """Where a value lies inside another: (axis of the other, step) per dimension, and its start."""
+
+    @property
+    def axes(self) -> tuple[tuple[int, int], ...]:
+        """Per dimension of the value, the axis of the other along which it runs, and the step."""
+        ...
+
+    @property
+    def start(self) -> tuple[int, ...]:
+        """Where the value begins, per axis of the other."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`order` lists the logical dimensions from the outermost in memory to the contiguous one."""
+    """`order` lists the logical dimensions from the outermost in memory to the contiguous one.
+
+    A value that lies inside a larger one has its own element strides `steps`, begins at element
+    `start` of the buffer, and the buffer has `room` elements.
+    """
 
     order: tuple[int, ...]
+    steps: tuple[int, ...] = ()
+    start: int = 0
+    room: int = 0
 
     def strides(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the element stride of each logical dimension of a dense tensor of `shape`.
+        """Return the element stride of each logical dimension of a tensor of `shape`.
 
         >>> channels_last(4).strides((1, 8, 5, 6))
         (240, 1, 48, 8)
         """
+        if self.steps:
+            return self.steps
         strides = [0] * len(shape)
         step = 1
         for d in reversed(self.order):
@@ -49,9 +73,14 @@ class Layout:
         return tuple(strides)
 
     @property
+    def dense(self) -> Layout:
+        """The same order of dimensions in a buffer of its own."""
+        return Layout(self.order)
+
+    @property
     def row_major(self) -> bool:
         """Whether this is the order of numpy and ONNX."""
-        return self.order == tuple(range(len(self.order)))
+        return not self.steps and self.order == tuple(range(len(self.order)))
 
 
 def row_major(rank: int) -> Layout:
@@ -66,6 +95,20 @@ def channels_last(rank: int) -> Layout:
     (0, 2, 3, 1)
     """
     return Layout((0, *range(2, rank), 1))
+
+
+def inside(base: Layout, shape: Sequence[int], view: Viewlike) -> Layout:
+    """Return the layout of a value that lies inside one of `shape` with layout `base`.
+
+    >>> class Half: axes, start = ((0, 1), (1, 1)), (0, 3)
+    >>> inside(row_major(2), (4, 6), Half())
+    Layout(order=(0, 1), steps=(6, 1), start=3, room=24)
+    """
+    strides = base.strides(shape)
+    steps = tuple(step * strides[axis] for axis, step in view.axes)
+    start = sum(s * stride for s, stride in zip(view.start, strides, strict=True))
+    order = sorted(range(len(steps)), key=lambda d: -steps[d])
+    return Layout(tuple(order), steps, base.start + start, base.room or prod(shape))
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
@@ -96,18 +139,21 @@ _SPATIAL = frozenset(
 """Operators on `[N, C, spatial...]`; a value around one lies channels last."""
 
 
-def choose_layouts(graph: Graph, blocks: Sequence[Blocklike]) -> Mapping[str, Layout]:
+def choose_layouts(
+    graph: Graph, blocks: Sequence[Blocklike], also: Iterable[str] = ()
+) -> Mapping[str, Layout]:
     """Return the layout of each value that some block reads or writes and that is no constant.
 
     Images (rank 4 and 5) around convolutions and pooling lie channels last: from there the choice
     spreads along operators that keep the shape's rank. Graph inputs and outputs lie as in
-    ONNX.
+    ONNX. `also` are further values, inside which some of the blocks' values lie.
     """
     kept = {*graph.inputs, *graph.outputs}
     images = _images(graph)
     chosen: dict[str, Layout] = {}
     natural = {v: found for b in blocks for v, found in _natural(graph, b).items()}
-    for value in dict.fromkeys(v for b in blocks for v in (*b.inputs, *b.outputs)):
+    touched = (v for b in blocks for v in (*b.inputs, *b.outputs))
+    for value in dict.fromkeys((*touched, *also)):
         shape = graph.type_of(value).shape
         if shape is None:
             continue

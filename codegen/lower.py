@@ -80,9 +80,16 @@ class _Arguments:
     def value(self, value: str, role: Role) -> str:
         """Add the buffer of an input or output and return its name."""
         prefix = "x" if role is Role.IN else "y"
-        name = self._add(prefix, self.fragment.types[value].dtype, role, self._size(value))
+        size = self.layout(value).room or prod(self.fragment.shape(value))
+        name = self._add(prefix, self.fragment.types[value].dtype, role, size)
         self.arguments[name] = Argument(name, value)
         return name
+
+    def target(self, value: str) -> Target:
+        """Add the buffer of an output and return where in it the value is stored."""
+        layout = self.layout(value)
+        shape = self.fragment.shape(value)
+        return Target(value, self.value(value, Role.OUT), shape, layout, start=layout.start)
 
     def scratch(self, dtype: DType, size: int) -> str:
         """Add scratch that the nests share and return its name."""
@@ -105,9 +112,6 @@ class _Arguments:
         """Return the layout of a value that lies in memory between kernels."""
         return self.layouts.get(value) or row_major(len(self.fragment.shape(value)))
 
-    def _size(self, value: str) -> int:
-        return prod(self.fragment.shape(value))
-
     def _add(self, prefix: str, dtype: DType, role: Role, size: int) -> str:
         number = sum(b.startswith(prefix) for b in self.buffers)
         name = f"{prefix}{number}"
@@ -118,9 +122,10 @@ class _Arguments:
         """Return the readers of everything that is given to the block."""
         found: dict[str, Source] = {}
         for v in self.fragment.inputs:
-            strides = self.layout(v).strides(self.fragment.shape(v))
+            layout = self.layout(v)
+            strides = layout.strides(self.fragment.shape(v))
             name = self.value(v, Role.IN)
-            found[v] = load_source(name, self.fragment.types[v].dtype, strides)
+            found[v] = load_source(name, self.fragment.types[v].dtype, strides, layout.start)
         for v, held in self.fragment.constants.items():
             if held.array.size != 1:
                 found[v] = self._constant_source(v)
@@ -144,7 +149,7 @@ class _Arguments:
         shape = self.fragment.shape(value)
         for out in self.fragment.outputs:
             if len(self.fragment.shape(out)) == len(shape):
-                return self.layout(out)
+                return self.layout(out).dense
         return row_major(len(shape))
 
 
@@ -202,12 +207,7 @@ def lower_block(
     _expect_static(fragment)
     found = _Arguments(fragment, layouts)
     elements = Elements(fragment, found.sources(), lambda e: e)
-    targets = [
-        Target(v, found.value(v, Role.OUT), fragment.shape(v), found.layout(v))
-        for v in outputs
-        if prod(fragment.shape(v))
-    ]
-
+    targets = [found.target(v) for v in outputs if prod(fragment.shape(v))]
     contractions = _MicroKernels(found, target)
     body = Stages(elements, found.scratch, contractions, targets, tuple(targets)).run()
     return _finished(graph, nodes, found, body)

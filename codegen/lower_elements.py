@@ -226,11 +226,12 @@ def broadcast_index(index: Index, shape: Sequence[int]) -> Index:
     return tuple(Const(0) if d == 1 else i for i, d in zip(aligned, shape, strict=True))
 
 
-def load_source(buffer: str, dtype: DType, strides: Sequence[int]) -> Source:
-    """Return the reader of a dense value: `buffer` at the strided offset."""
+def load_source(buffer: str, dtype: DType, strides: Sequence[int], start: int = 0) -> Source:
+    """Return the reader of a stored value: `buffer` at the strided offset from `start`."""
 
     def source(index: Index) -> Expr:
-        return Load(buffer, offset(index, strides), dtype)
+        place = offset(index, strides)
+        return Load(buffer, place + start if start else place, dtype)
 
     return source
 

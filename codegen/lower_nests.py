@@ -63,7 +63,7 @@ class Target:
     @property
     def group(self) -> tuple[object, ...]:
         """Targets of equal groups are stored by one nest."""
-        return (self.shape, self.layout)
+        return (self.shape, self.layout.order)
 
     def parts(self, values: Sequence[str], sizes: Sequence[int], axis: int) -> list[Target]:
         """Return targets for values that lie one after another along `axis` of this one."""

@@ -200,7 +200,7 @@ class Stages:
         for d in shape:
             size *= d
         buffer = self.scratch(self.fragment.types[value].dtype, size)
-        layout = next((t.layout for t in self.outputs if len(t.shape) == len(shape)), None)
+        layout = next((t.layout.dense for t in self.outputs if len(t.shape) == len(shape)), None)
         return Target(value, buffer, shape, layout or row_major(len(shape)))
 
     def _unstored(self, target: str) -> set[str]:

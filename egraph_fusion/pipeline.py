@@ -18,8 +18,9 @@ from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.frontend.input_values import fix_input_values, value_inputs
 from egraph_fusion.frontend.source import ModelSource, Source
 from egraph_fusion.fusion.dnnfusion import estimated_profit, plan_dnnfusion
+from egraph_fusion.fusion.elimination import without_copies
 from egraph_fusion.fusion.extended import plan_extended
-from egraph_fusion.fusion.plan import Plan
+from egraph_fusion.fusion.plan import Block, Plan
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.optimizer import optimize
@@ -48,13 +49,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile: target, threads, numerics level, whether to rewrite, the C -march."""
+    """How to compile: target, threads, numerics level, whether to rewrite, the C -march.
+
+    `node_limit` and `iter_limit` bound the rewriting, as for `optimize`.
+    """
 
     target: str = "c"
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
     numerics: str = "finite"
     optimize: bool = True
     march: str | None = None
+    node_limit: int = 100_000
+    iter_limit: int = 12
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,13 @@ def _expanded(graph: Graph, _options: Options) -> Graph:
 def _rewritten(graph: Graph, options: Options) -> Graph:
     if not options.optimize:
         return graph
-    return optimize(graph, numerics=options.numerics).graph
+    found = optimize(
+        graph,
+        numerics=options.numerics,
+        node_limit=options.node_limit,
+        iter_limit=options.iter_limit,
+    )
+    return found.graph
 
 
 def _planned(graph: Graph, options: Options) -> Plan:
@@ -102,15 +114,23 @@ def target_info(options: Options) -> TargetInfo:
 
 
 def plan_for(graph: Graph, target: TargetInfo) -> Plan:
-    """Plan with the extended planner; blocks the code generator refuses are planned again."""
+    """Plan with the extended planner; blocks the code generator refuses are planned again.
+
+    Then layout operators are eliminated.
+    """
     found = plan_extended(graph)
-    if all(refusal(graph, b.nodes, target) is None for b in found.blocks if len(b.nodes) > 1):
-        return found
+    if any(refusal(graph, b.nodes, target) is not None for b in found.blocks if len(b.nodes) > 1):
 
-    def supported(g: Graph, nodes: Sequence[Node]) -> str | None:
-        return refusal(g, nodes, target)
+        def supported(g: Graph, nodes: Sequence[Node]) -> str | None:
+            return refusal(g, nodes, target)
 
-    return plan_extended(graph, supported)
+        found = plan_extended(graph, supported)
+
+    def native(block: Block) -> bool:
+        alone = len(block.nodes) == 1
+        return not block.opaque and not (alone and refusal(graph, block.nodes, target))
+
+    return without_copies(found, native)
 
 
 def _through(value: Any, options: Options, stages: Sequence[Stage] = PIPELINE) -> Any:
@@ -164,7 +184,7 @@ def compile(
         return _cold(model, key, options)
     sides, programs = found
     specialize = None if programs else _specializer(model, key, options)
-    return Session(sides, programs, _loader(options), specialize)
+    return Session(sides, programs, _loader(options), specialize, make_body=_bodies(options))
 
 
 def _cold(model: ModelSource, key: str, options: Options) -> Session:
@@ -177,11 +197,12 @@ def _cold(model: ModelSource, key: str, options: Options) -> Session:
     if values or extents is None:
         if not values:
             default_cache().keep(key, sides, {})
-        return Session(sides, {}, _loader(options), _specializer(model, key, options), values)
+        specialize = _specializer(model, key, options)
+        return Session(sides, {}, _loader(options), specialize, values, _bodies(options))
     programs: dict[Extents, Program] = {extents: _through(model.take(), options)}
     default_cache().keep(key, sides, programs)
     release_memory()
-    return Session(sides, programs, _loader(options))
+    return Session(sides, programs, _loader(options), make_body=_bodies(options))
 
 
 def _specializer(model: ModelSource, key: str, options: Options) -> Callable[[Request], Program]:
@@ -204,13 +225,26 @@ def _loader(options: Options) -> Callable[[Program], Native]:
     return lambda program: load_native(program, options.threads)
 
 
-def session(graph: Graph, options: Options) -> Session:
-    """Return a session that compiles `graph` when it is prepared or run, past the cache."""
+def _bodies(options: Options) -> Callable[[bytes, bool], Session]:
+    """Return what makes sessions of the bodies of control flow."""
+
+    def make(model: bytes, steady: bool) -> Session:
+        return session(load(onnx.ModelProto.FromString(model)), options, bind=steady)
+
+    return make
+
+
+def session(graph: Graph, options: Options, *, bind: bool = True) -> Session:
+    """Return a session that compiles `graph` when it is prepared or run, past the cache.
+
+    Without `bind` it is never compiled for the values of inputs.
+    """
 
     def specialize(request: Request) -> Program:
         return _built(assembled(graph, request, options), options)
 
-    return Session(ports(graph), {}, _loader(options), specialize, value_inputs(graph))
+    values = value_inputs(graph) if bind else ()
+    return Session(ports(graph), {}, _loader(options), specialize, values, _bodies(options))
 
 
 def assembled(graph: Graph, request: Request, options: Options) -> Assembly:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.fusion.mapping import join
+from egraph_fusion.fusion.views import View
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.ops.operator import MappingType, declared
 
@@ -37,17 +38,28 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """A partition of a graph's nodes into blocks, in an order in which they can run."""
+    """A partition of a graph's nodes into blocks, in an order in which they can run.
+
+    Where layout operators are eliminated, `views` says inside which other values the values lie
+    that they read or make, and `kernels` are the blocks without them, one for one.
+    """
 
     graph: Graph
     blocks: tuple[Block, ...]
     planner: str
     reasons: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    views: Mapping[str, View] = field(default_factory=dict[str, View])
+    kernels: tuple[Block, ...] = ()
 
     @cached_property
     def block_of(self) -> Mapping[str, int]:
         """Index of the block that produces each value."""
         return {o: i for i, b in enumerate(self.blocks) for n in b.nodes for o in n.outputs if o}
+
+    @property
+    def launched(self) -> tuple[Block, ...]:
+        """What each block's kernel computes: the block without eliminated nodes."""
+        return self.kernels or self.blocks
 
     @property
     def intermediate_bytes_before(self) -> int:
@@ -58,8 +70,18 @@ class Plan:
     @property
     def intermediate_bytes_after(self) -> int:
         """Bytes of the values between blocks."""
-        kept = (o for b in self.blocks for o in b.outputs if o not in self.graph.outputs)
+        stored = (o for b in self.launched for o in b.outputs)
+        kept = (o for o in stored if self.base_of(o) not in self.graph.outputs)
         return sum(self.graph.types[o].nbytes or 0 for o in kept)
+
+    @cached_property
+    def bases(self) -> frozenset[str]:
+        """The values inside which others lie."""
+        return frozenset(view.base for view in self.views.values())
+
+    def base_of(self, value: str) -> str:
+        """Return the value inside which `value` lies, or `value` itself."""
+        return self.views[value].base if value in self.views else value
 
     def find(self, name: str) -> Node:
         """Return the node called `name`, by its own name or by one of its outputs."""
@@ -92,6 +114,8 @@ class Plan:
         placed = [id(n) for b in self.blocks for n in b.nodes]
         if sorted(placed) != sorted(id(n) for n in self.graph.nodes):
             raise PlanError("the blocks are not a partition of the graph's nodes")
+        if len(self.launched) != len(self.blocks):
+            raise PlanError(f"{len(self.blocks)} blocks have {len(self.launched)} kernels")
         known = {*self.graph.inputs, *self.graph.constants}
         for i, b in enumerate(self.blocks):
             missing = [v for v in b.inputs if v not in known]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from egraph_fusion.codegen.expand import LoweringError
-from egraph_fusion.codegen.layout import Layout, choose_layouts, row_major
+from egraph_fusion.codegen.layout import Layout, choose_layouts, inside, row_major
 from egraph_fusion.codegen.lower import Argument, LoweredBlock, lower_block
 from egraph_fusion.codegen.memory import ALIGNMENT
 from egraph_fusion.codegen.native import Binding, Launch, NativeText, Segment
@@ -16,6 +16,7 @@ from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.fusion.plan import Block, Plan, make_block
 from egraph_fusion.ir.graph import Array, Graph, Node
 from egraph_fusion.runtime import fallback
+from egraph_fusion.runtime.control_flow import control_step
 from egraph_fusion.runtime.placement import Placement, place_values
 from egraph_fusion.runtime.program import (
     Bytes,
@@ -48,22 +49,24 @@ def lower_plan(plan: Plan, target: TargetInfo) -> tuple[list[LoweredBlock | None
     layouts = _layouts(plan)
     lowered: list[LoweredBlock | None] = []
     reasons: list[str] = []
-    for b in plan.blocks:
-        low, reason = _lower(plan.graph, b, layouts, target)
+    for b in plan.launched:
+        low, reason = _lower(plan, b, layouts, target)
         lowered.append(low)
         reasons.append(reason)
     return lowered, reasons
 
 
 def _lower(
-    graph: Graph, block: Block, layouts: Mapping[str, Layout], target: TargetInfo
+    plan: Plan, block: Block, layouts: Mapping[str, Layout], target: TargetInfo
 ) -> tuple[LoweredBlock | None, str]:
+    graph = plan.graph
     if block.opaque:
         return None, block.nodes[0].reason or "no declaration of this operator applies"
     try:
         return lower_block(graph, block.nodes, block.inputs, block.outputs, layouts, target), ""
     except LoweringError as error:
-        if len(block.nodes) > 1:
+        touched = {*block.inputs, *block.outputs}
+        if len(block.nodes) > 1 or touched & (plan.views.keys() | plan.bases):
             raise
         return None, str(error)
 
@@ -79,14 +82,18 @@ def refusal(graph: Graph, nodes: Sequence[Node], target: TargetInfo) -> str | No
 
 
 def _layouts(plan: Plan) -> dict[str, Layout]:
-    """Choose layouts; what the fallback touches lies as numpy has it."""
-    native = [b for b in plan.blocks if not b.opaque]
-    layouts = dict(choose_layouts(plan.graph, native))
-    for b in plan.blocks:
+    """Choose layouts; what the fallback touches lies as numpy has it, a view as what it is in."""
+    native = [b for b in plan.launched if not b.opaque]
+    layouts = dict(choose_layouts(plan.graph, native, plan.bases))
+    for b in plan.launched:
         for v in (*b.inputs, *b.outputs) if b.opaque else ():
             shape = plan.graph.types[v].shape
             if shape is not None:
                 layouts[v] = row_major(len(shape))
+    for v, view in plan.views.items():
+        layouts[v] = inside(
+            layouts[view.base], plan.graph.types[view.base].static_shape or (), view
+        )
     return layouts
 
 
@@ -94,15 +101,16 @@ def assemble(plan: Plan, target: TargetInfo, name: str = "c") -> Assembly:
     """Return the program that runs `plan` and its native text for target `name`."""
     graph = plan.graph
     lowered, reasons = lower_plan(plan, target)
-    placement = place_values(graph, plan.blocks, lowered)
+    placement = place_values(graph, plan.launched, lowered, plan.base_of)
     pool = _ConstantPool()
     steps: list[Step] = []
     segments: list[Segment] = []
     for i, (block, low) in enumerate(zip(plan.blocks, lowered, strict=True)):
         if low is None:
-            steps.append(_fallback_step(graph, block, placement, reasons[i]))
+            control = control_step(graph, block.nodes[0], placement.slots)
+            steps.append(control or _fallback_step(graph, block, placement, reasons[i]))
             continue
-        launch = _launch(i, block, low, placement, pool)
+        launch = _launch(i, plan, low, placement, pool)
         record = _record(block, low)
         if steps and isinstance(steps[-1], NativeStep):
             steps[-1] = _extended(steps[-1], record, launch)
@@ -171,7 +179,7 @@ class _ConstantPool:
 
 
 def _launch(
-    i: int, block: Block, low: LoweredBlock, placement: Placement, pool: _ConstantPool
+    i: int, plan: Plan, low: LoweredBlock, placement: Placement, pool: _ConstantPool
 ) -> Launch:
     bindings: list[Binding] = []
     for a in low.arguments:
@@ -179,12 +187,13 @@ def _launch(
             bindings.append(Binding("constant", pool.offset(a)))
         elif a.scratch_bytes:
             bindings.append(Binding("arena", placement.scratch[i, a.buffer]))
-        elif a.value in placement.slots:
-            bindings.append(Binding("slot", placement.slots[a.value]))
+        elif (base := plan.base_of(a.value)) in placement.slots:
+            bindings.append(Binding("slot", placement.slots[base]))
         else:
-            bindings.append(Binding("arena", placement.arena[a.value]))
+            bindings.append(Binding("arena", placement.arena[base]))
     # An output without elements has no buffer in the kernel, but Python still allocates it.
-    written = tuple(placement.slots[v] for v in block.outputs if v in placement.slots)
+    stored = dict.fromkeys(map(plan.base_of, plan.launched[i].outputs))
+    written = tuple(placement.slots[v] for v in stored if v in placement.slots)
     return Launch(low.kernel, tuple(bindings), written)
 
 

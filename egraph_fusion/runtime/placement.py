@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from egraph_fusion.codegen.lower import LoweredBlock
@@ -38,12 +38,14 @@ def visible(graph: Graph, blocks: Sequence[Block], lowered: Sequence[Lowered]) -
     return list(dict.fromkeys([*graph.inputs, *graph.outputs, *touched]))
 
 
-def place_values(graph: Graph, blocks: Sequence[Block], lowered: Sequence[Lowered]) -> Placement:
-    """Give every value that crosses blocks a place."""
+def place_values(
+    graph: Graph, blocks: Sequence[Block], lowered: Sequence[Lowered], base_of: Callable[[str], str]
+) -> Placement:
+    """Give every value that crosses blocks a place; `base_of` gives what a value lies in."""
     slots = {v: i for i, v in enumerate(visible(graph, blocks, lowered))}
     keys: list[str | tuple[int, str]] = []
     lifetimes: list[Lifetime] = []
-    for value, (first, last) in _lifetimes(blocks).items():
+    for value, (first, last) in _lifetimes(blocks, base_of).items():
         if value not in slots:
             keys.append(value)
             lifetimes.append(Lifetime(graph.types[value].nbytes or 0, first, last))
@@ -58,13 +60,15 @@ def place_values(graph: Graph, blocks: Sequence[Block], lowered: Sequence[Lowere
     return Placement(slots, arena, scratch, total)
 
 
-def _lifetimes(blocks: Sequence[Block]) -> dict[str, tuple[int, int]]:
+def _lifetimes(
+    blocks: Sequence[Block], base_of: Callable[[str], str]
+) -> dict[str, tuple[int, int]]:
     spans: dict[str, tuple[int, int]] = {}
     for i, b in enumerate(blocks):
-        for v in b.outputs:
-            spans[v] = (i, i)
+        for v in map(base_of, b.outputs):
+            spans[v] = (spans.get(v, (i, i))[0], i)
     for i, b in enumerate(blocks):
-        for v in b.inputs:
+        for v in map(base_of, b.inputs):
             if v in spans:
-                spans[v] = (spans[v][0], i)
+                spans[v] = (spans[v][0], max(spans[v][1], i))
     return spans
