@@ -61,6 +61,11 @@ def _read_raw(tensor: TensorProto, where: str) -> Array:
 
 
 def _check_length(tensor: TensorProto, where: str, expected: int, found: int, unit: str) -> None:
+    if expected and not found:
+        raise ModelError(
+            f"{where} of shape {list(tensor.dims)} holds no data; a skeleton's weights have to be "
+            "filled in first (egraph_fusion.frontend.example_models.materialize)"
+        )
     if expected != found:
         shape = list(tensor.dims)
         raise ModelError(f"{where} of shape {shape} needs {expected} {unit}, but holds {found}")

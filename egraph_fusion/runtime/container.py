@@ -63,28 +63,29 @@ def write(path: Path, ports: Ports, programs: Programs, *, durable: bool = True)
     sums = map(_checksums, sections.arrays)
     head["sections"] = [[o, n, c] for (o, n), c in zip(sections.offsets, sums, strict=True)]
     data = json.dumps(head, separators=(",", ":")).encode()
+    temporary: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".efz-", delete=False) as file:
             temporary = Path(file.name)
-            _write_all(file, data, sections, durable)
+            _write_all(file, data, sections)
+            if durable:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
+        temporary = None
     except OSError as error:
         raise CompileError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
-def _write_all(file: Any, head: bytes, sections: _Sections, durable: bool) -> None:
-    try:
-        file.write(MAGIC + len(head).to_bytes(8, "little") + hashlib.sha256(head).digest() + head)
-        start = _aligned(file.tell())
-        for (offset, _), array in zip(sections.offsets, sections.arrays, strict=True):
-            file.write(b"\0" * (start + offset - file.tell()))
-            file.write(array.data)
-        file.flush()
-        if durable:
-            os.fsync(file.fileno())
-    except OSError:
-        Path(file.name).unlink(missing_ok=True)
-        raise
+def _write_all(file: Any, head: bytes, sections: _Sections) -> None:
+    file.write(MAGIC + len(head).to_bytes(8, "little") + hashlib.sha256(head).digest() + head)
+    start = _aligned(file.tell())
+    for (offset, _), array in zip(sections.offsets, sections.arrays, strict=True):
+        file.write(b"\0" * (start + offset - file.tell()))
+        file.write(array.data)
+    file.flush()
 
 
 def _checksums(data: NDArray[np.uint8]) -> list[int]:
