@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from egraph_fusion.rulesets import functions, guards
 from egraph_fusion.rulesets.catalogue import ALL, STRUCTURAL, default_rules, find, select
@@ -9,6 +11,10 @@ from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Many, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, rule
 from egraph_fusion.rulesets.schemas import operators
+
+if TYPE_CHECKING:
+    from egraph_fusion.rulesets import strategies
+    from egraph_fusion.rulesets.verification import verify
 
 __all__ = [
     "ALL",
@@ -25,17 +31,28 @@ __all__ = [
     "ops",
     "rule",
     "select",
+    "strategies",
     "tensors",
+    "verify",
 ]
 
 
+def __getattr__(name: str) -> Any:
+    """Import the verifier when it is first used, since it loads hypothesis."""
+    if name == "verify":
+        return import_module("egraph_fusion.rulesets.verification").verify
+    if name == "strategies":
+        return import_module("egraph_fusion.rulesets.strategies")
+    raise AttributeError(f"module 'egraph_fusion.rulesets' has no attribute {name!r}")
+
+
 def tensors(names: str) -> tuple[Tensor, ...]:
-    """Return pattern tensors: `a, b = tensors("a b")`."""
+    """Return pattern tensors, one for each name: `"a b"` gives two."""
     return tuple(map(Tensor, names.split()))
 
 
 def attrs(names: str) -> tuple[Attribute, ...]:
-    """Return attribute variables: `axes, k = attrs("axes k")`."""
+    """Return attribute variables, one for each name."""
     return tuple(map(Attribute, names.split()))
 
 

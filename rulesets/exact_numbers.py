@@ -177,7 +177,7 @@ class Enclosures:
         if UNKNOWN in (x, y):
             return None
         if isinstance(x, bool | Special | Fraction) and isinstance(y, bool | Special | Fraction):
-            return type(x) is type(y) and x == y
+            return type(x) is type(y) and bool(x == y)
         if isinstance(x, bool | Special) or isinstance(y, bool | Special):
             return False
         i, j = self.interval(x), self.interval(y)
@@ -185,7 +185,7 @@ class Enclosures:
             return False
         width = max(i.hi, j.hi) - min(i.lo, j.lo)
         size = max(abs(i.lo), abs(i.hi), abs(j.lo), abs(j.hi), self.mp.mpf("1e-400"))
-        return True if width <= size * self.mp.mpf("1e-100") else None
+        return True if bool(width <= size * self.mp.mpf("1e-100")) else None
 
     def below(self, x: Real, y: Real) -> bool | Special:
         """Return whether x < y; unknown if the enclosures overlap."""

@@ -29,7 +29,7 @@ Meaning = Callable[["Group", Sequence[Any], Attrs], tuple[Any, ...]]
 
 
 class Group(Protocol):
-    """Scalar operators, and the sum of a group."""
+    """Scalar operators (those named here, and any that an operator's meaning uses), and sums."""
 
     def const(self, value: float) -> Any:
         """Return a literal."""
@@ -39,8 +39,16 @@ class Group(Protocol):
         """Return a sum."""
         ...
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return the scalar operator `name`."""
+    def add(self, x: Any, y: Any) -> Any:
+        """Add."""
+        ...
+
+    def mul(self, x: Any, y: Any) -> Any:
+        """Multiply."""
+        ...
+
+    def div(self, x: Any, y: Any) -> Any:
+        """Divide."""
         ...
 
 
@@ -78,8 +86,7 @@ def _objects(items: Sequence[Any], shape: Sequence[int]) -> Any:
 
 
 def _elementwise(scalars: Group, operator: Operator, values: Sequence[Any], attrs: Attrs) -> Any:
-    scalar = operator.scalar
-    assert scalar is not None
+    scalar: Any = operator.scalar
     present = [v for v in values if v is not None]
     wide = iter(np.broadcast_arrays(*present))
     columns = [None if v is None else next(wide).reshape(-1) for v in values]
@@ -116,8 +123,8 @@ def _groups(x: Any, axes: Sequence[int]) -> tuple[tuple[int, ...], list[list[Any
 
 
 def _reduced(scalars: Group, operator: Operator, x: Any, attrs: Attrs) -> Any:
-    form, axes = operator.reduction, integers(attrs, "axes")
-    assert form is not None
+    form: Any = operator.reduction
+    axes = integers(attrs, "axes")
     shape, groups = _groups(x, axes)
     results: list[Any] = []
     for group in groups:
@@ -155,13 +162,16 @@ def _matmul(scalars: Group, values: Sequence[Any], _attrs: Attrs) -> tuple[Any, 
     left = np.broadcast_to(left, (*batch, *left.shape[-2:]))
     right = np.broadcast_to(right, (*batch, *right.shape[-2:]))
     shape = (*batch, left.shape[-2], right.shape[-1])
-    cells = [
-        _dot(scalars, left[(*at[:-1], slice(None))], right[(*at[:-2], slice(None), at[-1])])
-        for at in every(*map(range, shape))
-    ]
-    rows = () if a.ndim == 1 else shape[-2:-1]
-    columns = () if b.ndim == 1 else shape[-1:]
-    return (_objects(cells, (*batch, *rows, *columns)),)
+    rows, columns = left.reshape(-1, left.shape[-1]), np.moveaxis(right, -1, -2)
+    columns = columns.reshape(-1, right.shape[-2])
+    cells: list[Any] = []
+    for batch_number in range(math.prod(batch)):
+        for i, j in every(range(shape[-2]), range(shape[-1])):
+            row = rows[batch_number * shape[-2] + i]
+            column = columns[batch_number * shape[-1] + j]
+            cells.append(_dot(scalars, list(row), list(column)))
+    kept = (() if a.ndim == 1 else shape[-2:-1]) + (() if b.ndim == 1 else shape[-1:])
+    return (_objects(cells, (*batch, *kept)),)
 
 
 def _gemm(scalars: Group, values: Sequence[Any], attrs: Attrs) -> tuple[Any, ...]:
@@ -191,7 +201,7 @@ def _conv(scalars: Group, values: Sequence[Any], attrs: Attrs) -> tuple[Any, ...
     x, w = values[:2]
     parts = windows(w.shape[2:], attrs)
     counts = tuple(int(str(p.count(d))) for p, d in zip(parts, x.shape[2:], strict=True))
-    patches = view(_labels(x), parts, counts, 0)
+    patches: Any = view(_labels(x), parts, counts, 0)
     pool = [Fraction(0), *x.reshape(-1)]
     each, channels = w.shape[0] // integer(attrs, "group"), w.shape[1]
     shape = (x.shape[0], w.shape[0], *counts)
@@ -270,7 +280,7 @@ def _position(scalars: Group, group: Sequence[Any], largest: bool, last: bool) -
     for i in range(1, len(group)):
         pair = (group[int(best)], group[i])
         small, large = pair if largest else pair[::-1]
-        better = scalars.le(small, large) if last else scalars.lt(small, large)
+        better = getattr(scalars, "le" if last else "lt")(small, large)
         if not isinstance(better, bool):
             return better
         best = Fraction(i) if better else best

@@ -30,11 +30,11 @@ ULPS = 8
 Method = Callable[..., Any]
 
 
-def strict(method: Method) -> Method:
+def strict(method: Callable[..., Value]) -> Callable[..., Value]:
     """Give back what is undefined, else what is unknown, among the operands."""
 
     @wraps(method)
-    def wrapped(self: RealScalars, *values: Any) -> Any:
+    def wrapped(self: RealScalars, *values: Any) -> Value:
         if any(v is UNDEFINED for v in values):
             return UNDEFINED
         if any(v is UNKNOWN for v in values):

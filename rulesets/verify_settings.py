@@ -11,8 +11,18 @@ from typing import Any
 
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.tensors import DType, TensorType
-from egraph_fusion.rulesets.guards import Form
-from egraph_fusion.rulesets.pattern import Apply, Attribute, Number, Output, Pattern, Tensor
+from egraph_fusion.rulesets.functions import call
+from egraph_fusion.rulesets.guards import Form, Guard
+from egraph_fusion.rulesets.pattern import (
+    Apply,
+    Attribute,
+    AttrTerm,
+    Computed,
+    Number,
+    Output,
+    Pattern,
+    Tensor,
+)
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
 from egraph_fusion.rulesets.verify_terms import (
@@ -27,9 +37,9 @@ from egraph_fusion.rulesets.verify_terms import (
     leaf_patterns,
 )
 
-SETTINGS = 120
+SETTINGS = 80
 """How many settings of a rule are looked for."""
-TRIES = 3000
+TRIES = 1500
 LARGEST = 36
 """Elements that an operand may have, and a third of those that a result may have."""
 
@@ -51,6 +61,19 @@ class Setting:
     refusal: str = ""
     index_limits: Mapping[Pattern, int] = field(default_factory=dict[Pattern, int])
 
+    def violates(self, g: Guard) -> bool:
+        """Whether a guard on shapes and attributes does not hold."""
+        return not g.kind.test(*map(self._argument, g.args))
+
+    def _argument(self, a: Pattern | AttrTerm) -> Any:
+        if isinstance(a, Pattern):
+            return self.left.types[self.left.places[a]].shape
+        if isinstance(a, Attribute):
+            return self.attributes[a.name]
+        if isinstance(a, Computed):
+            return call(a.function, tuple(map(self._argument, a.args)))
+        return a
+
     @property
     def size(self) -> tuple[int, int]:
         """Elements of all operands, and their ranks: what smaller counterexamples have less of."""
@@ -61,21 +84,39 @@ class Setting:
 
 
 @lru_cache(maxsize=4096)
-def settings_of(rule: Rule, seed: int = 0, count: int = SETTINGS) -> tuple[Setting, ...]:
+def settings_of(
+    rule: Rule, seed: int = 0, count: int = SETTINGS, violating: Guard | None = None
+) -> tuple[Setting, ...]:
     """Return up to `count` settings of a rule without variables for operators, smallest first.
 
-    They are the same for the same seed; none if no operands satisfy the left side and the guards.
+    With `violating`, only settings in which that guard does not hold.  They are the same for the
+    same seed; none if no operands satisfy the left side and the guards.
     """
     rng = Random(f"{seed} settings")
     dtype = dtypes_of(rule)[0]
     found: dict[str, Setting] = {}
     for _ in range(TRIES):
         setting = _tried(rule, rng, dtype)
-        if setting is not None:
+        if setting is not None and (violating is None or setting.violates(violating)):
             found.setdefault(str((list(setting.shapes.values()), setting.attributes)), setting)
         if len(found) >= count:
             break
     return tuple(sorted(found.values(), key=lambda s: s.size))
+
+
+def settings_like(rule: Rule, found: Sequence[Setting], seed: int = 0) -> tuple[Setting, ...]:
+    """Return settings with the shapes of `found`, for the same rule with another operator.
+
+    What an operator variable leaves open of its attributes is chosen anew.
+    """
+    rng = Random(f"{seed} like")
+    again: list[Setting] = []
+    for s in found:
+        kept = {n: v for n, v in s.attributes.items() if not n.endswith("_attrs")}
+        setting = prepared(rule, s.shapes, s.dtype, rng, kept)
+        if setting is not None:
+            again.append(setting)
+    return tuple(again)
 
 
 def dtypes_of(rule: Rule) -> tuple[DType, ...]:
@@ -234,7 +275,12 @@ class Shapes:
             while len(shape) < low:
                 shape = (*shape, self.dim())
             self.operands[key] = shape
-        return self.operands[key]
+        found = self.operands[key]
+        return found if self.rng.random() < 0.85 else self.flattened(found)
+
+    def flattened(self, shape: Sizes) -> Sizes:
+        """Return `shape` with some sizes turned to 1."""
+        return tuple(1 if self.rng.random() < 0.4 else d for d in shape)
 
     def _role(self, p: Apply, wanted: Sizes) -> Sequence[Sizes]:
         key = f"{p.op} {p.attrs} {p.rest} {wanted if p.op == 'MatMul' else ''}"
@@ -279,6 +325,8 @@ def _conv(s: Shapes, _wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
         w = (group * rng.randrange(1, 3), channels, *(rng.randrange(1, 3) for _ in range(rank)))
         s.operands |= {key: x, f"{key} w": w}
     x, w = s.operands[key], s.operands[f"{key} w"]
+    if rng.random() < 0.2:
+        x, w = (s.flattened(x), w) if rng.random() < 0.5 else (x, s.flattened(w))
     return [x, w, w[:1]]
 
 

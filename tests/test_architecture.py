@@ -41,13 +41,14 @@ BORDERS = {
     "egglog": ("egraph",),
     "highspy": ("extract",),
     "hypothesis": ("rulesets",),
+    "mpmath": ("rulesets",),
     "onnx": ("frontend", "runtime"),
     "onnxruntime": ("convert",),
     "pyopencl": ("codegen", "runtime"),
     "rich": ("cli", "convert", "terminal"),
     "typer": ("cli",),
 }
-HEAVY = ("egglog", "highspy", "hypothesis", "onnx.reference", "onnxruntime", "pyopencl")
+HEAVY = ("egglog", "highspy", "hypothesis", "mpmath", "onnx.reference", "onnxruntime", "pyopencl")
 
 
 @dataclass(frozen=True, slots=True)

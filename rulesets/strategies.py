@@ -1,0 +1,209 @@
+"""Hypothesis strategies for rules: shapes, arrays, terms, and whole environments of a rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from egraph_fusion.errors import RuleError
+from egraph_fusion.ir.graph import Array
+from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.guards import Form
+from egraph_fusion.rulesets.pattern import Number, Pattern, Tensor
+from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in, settings_of
+from egraph_fusion.rulesets.verify_terms import leaf_dtypes
+
+PLAIN = (1.0, 0.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, -0.0, -3.0, 0.25, 2.5, -1.5)
+KINDS = ("plain", "plain", "smooth", "smooth", "ties", "extreme")
+"""Kinds of values; plain ones are few, so that equal elements and zeros are common."""
+UNBOUNDED_KINDS = (*KINDS, "special")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a rule is tried on: a setting, and an array for each of its tensors and numbers."""
+
+    rule: Rule
+    setting: Setting
+    arrays: Mapping[Pattern, Array]
+
+    @property
+    def tensors(self) -> dict[str, Array]:
+        """The operands by name."""
+        return {p.name: v for p, v in self.arrays.items() if isinstance(p, Tensor)}
+
+
+def shapes(max_rank: int = 4, max_size: int = 3) -> SearchStrategy[tuple[int, ...]]:
+    """Return shapes of rank 0 to `max_rank`, sizes 0 and 1 among them."""
+    return st.lists(st.integers(0, max_size), max_size=max_rank).map(tuple)
+
+
+def arrays(
+    dtype: DType | str, shape: Sequence[int], kind: str | None = None
+) -> SearchStrategy[Array]:
+    """Return arrays of a dtype and shape.
+
+    `kind` is plain (small numbers), smooth, ties (halves and integers, give or take an ulp),
+    extreme (tiny, subnormal and huge) or special (NaN and infinities among the others); None: any
+    of them.  Integer arrays hold small numbers and the dtype's limits.
+    """
+    found = DType(dtype)
+    size, target = math.prod(shape), found.numpy
+
+    def build(items: list[float]) -> Array:
+        with np.errstate(all="ignore"):
+            return (
+                np.asarray(items, dtype=np.float64 if found.is_float else None)
+                .astype(target)
+                .reshape(tuple(shape))
+            )
+
+    if kind is None:
+        return st.sampled_from(UNBOUNDED_KINDS).flatmap(lambda k: arrays(dtype, shape, k))
+    return st.lists(elements(found, kind), min_size=size, max_size=size).map(build)
+
+
+def elements(dtype: DType, kind: str = "plain") -> SearchStrategy[Any]:
+    """Return single elements of a dtype, as Python numbers; kinds as for `arrays`."""
+    if dtype is DType.BOOL:
+        return st.booleans()
+    if dtype.is_integer:
+        return _integers(dtype, kind)
+    if kind == "plain":
+        return st.sampled_from(PLAIN)
+    if kind == "smooth":
+        return st.integers(-(2**12), 2**12).map(lambda n: n / 2**10)
+    return st.sampled_from(_pool(dtype, kind))
+
+
+def _integers(dtype: DType, kind: str) -> SearchStrategy[int]:
+    limits = np.iinfo(dtype.numpy)
+    low, high = int(limits.min), int(limits.max)
+    small = [n for n in (1, 0, 2, -1, 3, -2, 5, 7, -3) if n >= low]
+    if kind == "plain":
+        return st.sampled_from(small)
+    if kind == "smooth":
+        return st.integers(max(low, -40), 40)
+    return st.sampled_from([*small, low, high, low + 1, high - 1, high // 2 + 1])
+
+
+def _pool(dtype: DType, kind: str) -> list[float]:
+    """Return values where floating-point arithmetic has edges."""
+    info = _float_facts(dtype)
+    if kind == "ties":
+        halves = [n / 2 for n in range(-7, 8)]
+        near = [h * (1 + s * info.eps) for h in halves if h for s in (-0.5, 1)]
+        return [*halves, *near]
+    edges = [info.tiny, info.smallest, info.eps, info.largest, math.sqrt(info.largest)]
+    both = [1.0, *edges, *(-e for e in edges), 0.0, -0.0, 3.0, -1.5]
+    if kind == "extreme":
+        return both
+    if kind != "special":
+        raise RuleError(f"no kind of values is called {kind!r}: {sorted({*UNBOUNDED_KINDS})}")
+    return [math.nan, math.inf, -math.inf, *both, 2.0, -1.0, 0.5]
+
+
+@dataclass(frozen=True, slots=True)
+class _FloatFacts:
+    eps: float
+    tiny: float
+    smallest: float
+    largest: float
+
+
+def _float_facts(dtype: DType) -> _FloatFacts:
+    if dtype is DType.BFLOAT16:
+        return _FloatFacts(2.0**-7, 2.0**-126, 2.0**-133, float(2 - 2.0**-7) * 2.0**127)
+    info: Any = np.finfo(dtype.numpy)
+    return _FloatFacts(
+        float(info.eps), float(info.tiny), float(info.smallest_subnormal), float(info.max)
+    )
+
+
+def terms(
+    leaves: Sequence[Pattern],
+    unary: Sequence[Callable[..., Pattern]] = (),
+    binary: Sequence[Callable[..., Pattern]] = (),
+    max_leaves: int = 6,
+) -> SearchStrategy[Pattern]:
+    """Return terms over `leaves`, grown by the given operator functions (`rulesets.ops.exp`, ...).
+
+    Without any, terms grow by + - and *.
+    """
+    pairs = binary or (
+        () if unary else (lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y)
+    )
+
+    def grown(inner: SearchStrategy[Pattern]) -> SearchStrategy[Pattern]:
+        options = [st.builds(f, inner, inner) for f in pairs]
+        return st.one_of([*options, *(st.builds(f, inner) for f in unary)])
+
+    return st.recursive(st.sampled_from(list(leaves)), grown, max_leaves=max_leaves)
+
+
+def environments(rule: Rule, seed: int = 0) -> SearchStrategy[Environment]:
+    """Return what `rule` can be tried on: shapes, attributes and values that satisfy its guards.
+
+    `seed` chooses the shapes and attributes; raises RuleError if no operands satisfy the rule.
+    """
+    cases = [(r, settings_of(r, seed)) for d in rule.directions() for r in d.instances()]
+    usable = [(r, found) for r, found in cases if found]
+    if not usable:
+        raise RuleError(f"rule {rule.name!r}: no operands satisfy its left side and guards")
+
+    @st.composite
+    def drawn(draw: DrawFn) -> Environment:
+        instance, found = draw(st.sampled_from(usable))
+        return draw(environments_in(instance, found))
+
+    return drawn()
+
+
+@st.composite
+def environments_in(draw: DrawFn, rule: Rule, settings: Sequence[Setting]) -> Environment:
+    """Draw one of `settings`, one of the rule's dtypes, and values that satisfy the guards."""
+    setting = draw(st.sampled_from(settings))
+    dtype = draw(st.sampled_from(dtypes_of(rule)))
+    setting = setting_in(rule, setting, dtype) or setting
+    kinds = UNBOUNDED_KINDS if rule.level == "exact" else KINDS
+    kind = draw(st.sampled_from(kinds))
+    dtypes = leaf_dtypes(rule.lhs, setting.dtype)
+    values = {p: draw(_leaf(rule, setting, p, dtypes[p], kind)) for p in setting.shapes}
+    return Environment(rule, setting, values)
+
+
+def _leaf(
+    rule: Rule, setting: Setting, p: Pattern, dtype: DType, kind: str
+) -> SearchStrategy[Array]:
+    shape = setting.shapes[p]
+    if isinstance(p, Number):
+        return st.just(np.full(shape, p.value).astype(dtype.numpy))
+    if p in setting.index_limits:
+        limit, size = setting.index_limits[p], math.prod(shape)
+        inside = st.integers(-limit, limit - 1) if limit else st.nothing()
+        return st.lists(inside, min_size=size, max_size=size).map(
+            lambda items: np.asarray(items, dtype=np.int64).reshape(shape)
+        )
+    wanted = [g.name for g in rule.when if g.kind.form is Form.VALUE and g.args == (p,)]
+    return arrays(dtype, shape, kind).map(lambda a: _satisfying(a, wanted))
+
+
+def _satisfying(a: Array, guards: Sequence[str]) -> Array:
+    """Return `a` changed as little as guards on its elements demand."""
+    one = np.asarray(1, dtype=a.dtype)
+    if "finite" in guards and a.dtype.kind not in "biu":
+        a = np.where(np.isfinite(a), a, one)
+    if "nonneg" in guards or "positive" in guards:
+        a = np.where(a >= 0, a, np.where(a < 0, -a, one))
+    if "positive" in guards or "nonzero" in guards:
+        a = np.where(a == 0, one, a)
+    if "uniform" in guards and a.size:
+        a = np.full(a.shape, a.reshape(-1)[0])
+    return a

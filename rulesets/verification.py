@@ -1,0 +1,288 @@
+"""Property-based verification of rules: ok, or the smallest operands that refute the claim."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+from hypothesis.errors import HypothesisException
+
+from egraph_fusion.ir.graph import Array
+from egraph_fusion.rulesets.guards import Form, Guard
+from egraph_fusion.rulesets.pattern import Apply, Many, Pattern, walk
+from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.strategies import Environment, environments_in
+from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
+from egraph_fusion.rulesets.verify_settings import Setting, settings_like, settings_of
+from egraph_fusion.rulesets.verify_snippet import snippet
+
+LEAST = 25
+"""Examples that each operator of a schema gets at least (if that many are asked for at all)."""
+MANY, ENOUGH = 4, 15
+"""More instances than `MANY` share their shapes, if more than `ENOUGH` of those fit."""
+LEAST_WITHOUT = 100
+"""Examples that must fail to refute a rule without a guard before the guard is called unneeded."""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """Operands for which a rule's claim is wrong; prints as a Python snippet that shows it."""
+
+    rule: Rule
+    environment: Environment
+    reason: str
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The operands by name."""
+        return self.environment.tensors
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The operands' shapes by name."""
+        return {name: v.shape for name, v in self.arrays.items()}
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Values of the attribute variables."""
+        return self.environment.setting.attributes
+
+    def __str__(self) -> str:
+        """Print as a snippet that evaluates both sides."""
+        return snippet(self.environment, self.reason)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was tried: examples by outcome, settings (shapes and attributes), operators, dtypes.
+
+    "reals": equal over the reals; "floats": that, and equal in floating point to propagated
+    rounding error; "bits": bit-identical; "undecided": not told apart at 650 digits, or dependent
+    on a comparison of equal irrational numbers.
+    """
+
+    outcomes: Mapping[str, int]
+    instances: int
+    settings: int
+    seconds: float
+    timed_out: bool = False
+
+    @property
+    def examples(self) -> int:
+        """Examples that decided something."""
+        return sum(n for how, n in self.outcomes.items() if how in ("reals", "floats", "bits"))
+
+    def __str__(self) -> str:
+        """Print as one line."""
+        parts = ", ".join(f"{n} {how}" for how, n in sorted(self.outcomes.items()))
+        late = ", stopped at the time limit" if self.timed_out else ""
+        return f"{self.instances} instances in {self.settings} settings: {parts or 'nothing'}{late}"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a rule's claim stood, or what refutes it, and the guards it does not need.
+
+    A rule that no operands satisfy is not ok and has no counterexample: `note` says so.
+    """
+
+    rule: Rule
+    ok: bool
+    counterexample: Counterexample | None
+    checked: Checked
+    unneeded_guards: tuple[str, ...] = ()
+    note: str = ""
+
+    def __str__(self) -> str:
+        """Print the verdict, and the counterexample if there is one."""
+        if self.counterexample is not None:
+            return f"{self.rule.name}: wrong\n{self.counterexample}"
+        extra = "".join(f"; holds without {g}" for g in self.unneeded_guards)
+        verdict = "ok" if self.ok else self.note
+        return f"{self.rule.name}: {verdict} ({self.checked}){extra}"
+
+
+class _RefutedError(Exception):
+    """The property that hypothesis is given does not hold."""
+
+
+@dataclass
+class _Search:
+    """The running search for a counterexample of one rule."""
+
+    rule: Rule
+    deadline: float | None
+    shrink: bool
+    violating: Guard | None = None
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    instances: int = 0
+    settings: int = 0
+    found: Counterexample | None = None
+    timed_out: bool = False
+
+    def late(self) -> bool:
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            self.timed_out = True
+        return self.timed_out
+
+    def refuted(self, rule: Rule, found: Sequence[Setting], examples: int, seed: int) -> bool:
+        """Try one instance; keep the counterexample if there is one."""
+        if not found:
+            return False
+        self.instances += 1
+        self.settings += len(found)
+        for s in found:
+            if s.refusal:
+                self.found = Counterexample(rule, _ones(rule, s), s.refusal)
+                return True
+        self._random(rule, found, examples, seed)
+        return self.found is not None
+
+    def _random(self, rule: Rule, found: Sequence[Setting], examples: int, seed: int) -> None:
+        phases = [Phase.generate, *([Phase.shrink] if self.shrink else [])]
+
+        @seeded(seed)
+        @settings(
+            max_examples=examples,
+            database=None,
+            deadline=None,
+            phases=phases,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(environments_in(rule, found))
+        def holds(e: Environment) -> None:
+            if self.late():
+                return
+            if self._violates(e):
+                self._note(e, tried(e))
+
+        # What was found is kept; a search that the clock cuts short looks flaky to hypothesis.
+        with suppress(_RefutedError, HypothesisException):
+            holds()
+
+    def _violates(self, e: Environment) -> bool:
+        g = self.violating
+        return g is None or g.kind.form is not Form.VALUE or not values_guarded(e, [g])
+
+    def _note(self, e: Environment, trial: Trial) -> None:
+        if trial.problem is not None:
+            self.found = Counterexample(e.rule, e, trial.problem)
+            raise _RefutedError(trial.problem)
+        if self.found is None:
+            self.outcomes[trial.how.partition(":")[0]] += 1
+
+
+def verify(
+    rule: Rule,
+    max_examples: int = 200,
+    seed: int = 0,
+    time_limit: float | None = None,
+    shrink: bool = True,
+    check_guards: bool = True,
+) -> Verification:
+    """Try to refute the claim that `rule` makes.
+
+    Examples are shared out over the operators and arities that the rule stands for.  The same seed
+    gives the same result unless `time_limit` (seconds) cuts the search short.  `check_guards` also
+    reports guards without which the rule holds.  Raises RuleError for a rule with an operator that
+    has no meaning over the reals, unless its level is exact or its dtypes are integers.
+    """
+    start = time.monotonic()
+    deadline = None if time_limit is None else start + time_limit
+    search = _searched(rule, max_examples, seed, deadline, shrink)
+    checked = Checked(
+        dict(search.outcomes),
+        search.instances,
+        search.settings,
+        time.monotonic() - start,
+        search.timed_out,
+    )
+    if search.found is not None:
+        return Verification(rule, False, search.found, checked)
+    if not checked.examples:
+        note = "out of time" if search.timed_out else _vacuous(search)
+        return Verification(rule, False, None, checked, note=note)
+    loose = _unneeded(rule, max_examples, seed, deadline) if check_guards else ()
+    return Verification(rule, True, None, replace(checked, timed_out=search.timed_out), loose)
+
+
+def _vacuous(search: _Search) -> str:
+    if not search.instances:
+        return "no operands satisfy the left side and the guards"
+    return "no example decided anything"
+
+
+def _searched(
+    rule: Rule,
+    max_examples: int,
+    seed: int,
+    deadline: float | None,
+    shrink: bool,
+    violating: Guard | None = None,
+) -> _Search:
+    search = _Search(rule, deadline, shrink, violating)
+    instances = [list(d.instances()) for d in rule.directions()]
+    each = max(min(LEAST, max_examples), max_examples // sum(map(len, instances)))
+    shaped = violating if violating and violating.kind.form is Form.TYPE else None
+    pairs = (pair for some in instances for pair in _with_settings(some, seed, shaped))
+    for instance, found in pairs:
+        if search.late() or search.refuted(instance, found, each, seed):
+            break
+    return search
+
+
+def _with_settings(
+    instances: Sequence[Rule], seed: int, violating: Guard | None
+) -> Iterator[tuple[Rule, Sequence[Setting]]]:
+    """Yield each instance with settings; many instances share the shapes of the first."""
+    first: Sequence[Setting] = ()
+    for instance in instances:
+        alike = settings_like(instance, first[::2], seed) if len(instances) > MANY else ()
+        fresh = len(alike) <= ENOUGH or violating is not None
+        found = settings_of(instance, seed, violating=violating) if fresh else alike
+        first = first or found
+        yield instance, found
+
+
+def _ones(rule: Rule, s: Setting) -> Environment:
+    """Return an environment for a failure that does not depend on values."""
+    values: dict[Pattern, Array] = {}
+    for (p, shape), t in zip(s.shapes.items(), s.left.types, strict=False):
+        values[p] = np.full(shape, getattr(p, "value", 0 if p in s.index_limits else 1)).astype(
+            t.dtype.numpy
+        )
+    return Environment(rule, s, values)
+
+
+def _unneeded(rule: Rule, max_examples: int, seed: int, deadline: float | None) -> tuple[str, ...]:
+    loose: list[str] = []
+    for g in rule.when:
+        if _droppable(g) and _holds_without(rule, g, max_examples, seed, deadline):
+            loose.append(str(g))
+    return tuple(loose)
+
+
+def _droppable(g: Guard) -> bool:
+    """Whether a guard is about operands, and does not depend on which operator a rule is about."""
+    inside = [q for p in g.patterns for q in walk(p)]
+    schematic = any(
+        isinstance(q, Many) or (isinstance(q, Apply) and q.op.startswith("?")) for q in inside
+    )
+    return g.kind.form is not Form.GRAPH and not schematic
+
+
+def _holds_without(
+    rule: Rule, g: Guard, max_examples: int, seed: int, deadline: float | None
+) -> bool:
+    weaker = replace(rule, when=tuple(other for other in rule.when if other != g))
+    examples = max(max_examples, LEAST_WITHOUT)
+    search = _searched(weaker, examples, seed, deadline, shrink=False, violating=g)
+    return search.found is None and not search.timed_out

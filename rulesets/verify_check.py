@@ -1,0 +1,159 @@
+"""One trial of a rule: both sides over the reals, and in the operands' own dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from egraph_fusion.ir.graph import Array
+from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.exact_functions import RealFunctions
+from egraph_fusion.rulesets.exact_numbers import DIGITS, Interval, Rounding, Special, from_array
+from egraph_fusion.rulesets.guards import Form, Guard
+from egraph_fusion.rulesets.pattern import Pattern
+from egraph_fusion.rulesets.strategies import Environment
+from egraph_fusion.rulesets.verify_terms import REFUSALS, Program, Step
+
+ACCURACIES = (DIGITS, 5 * DIGITS)
+"""Digits for the first and, where that leaves two values undecided, the second attempt."""
+REALS = {digits: RealFunctions(digits) for digits in ACCURACIES}
+FLOATS = {
+    d: RealFunctions(rounding=Rounding.of(d))
+    for d in (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The outcome of one trial: what is wrong (None: nothing), and whether anything was decided.
+
+    `how` is "bits", "reals", "floats", "undecided" or "not applicable".
+    """
+
+    problem: str | None
+    how: str
+
+
+def tried(e: Environment) -> Trial:
+    """Evaluate both sides and compare them as the rule's level says."""
+    if e.setting.right is None or e.setting.refusal:
+        return Trial(e.setting.refusal, "types")
+    try:
+        if not values_guarded(e, [g for g in e.rule.when if g.kind.form is Form.VALUE]):
+            return Trial(None, "not applicable")
+        if e.rule.level == "exact" or not e.setting.dtype.is_float:
+            return _bitwise(e, e.setting.right)
+        return _over_reals(e, e.setting.right)
+    except REFUSALS as refused:
+        return Trial(None, f"not applicable: {refused}")
+
+
+def values_guarded(e: Environment, guards: Sequence[Guard]) -> bool:
+    """Whether these guards on elements hold."""
+    if not guards:
+        return True
+    left = e.setting.left
+    values = left.run(e.arrays)
+    with np.errstate(all="ignore"):
+        return all(g.kind.test(values[left.places[p]]) for g in guards for p in g.patterns)
+
+
+def _bitwise(e: Environment, right: Program) -> Trial:
+    with np.errstate(all="ignore"):
+        lefts, rights = e.setting.left.run(e.arrays), right.run(e.arrays)
+    defined = _defined(e.setting.left, lefts), _defined(right, rights)
+    if not all(defined):
+        problem = None if defined[0] == defined[1] else "only one side divides an integer by 0"
+        return Trial(problem, "bits" if problem else "not applicable")
+    x, y = lefts[e.setting.left.root], rights[right.root]
+    at = np.argwhere(~same_bits(x, y))
+    if not len(at):
+        return Trial(None, "bits")
+    place = tuple(at[0].tolist())
+    return Trial(f"not the same bits at {list(place)}: {x[place]!r} and {y[place]!r}", "bits")
+
+
+def same_bits(x: Array, y: Array) -> Any:
+    """Return where two arrays are bit-identical, any NaN being equal to any NaN."""
+    if x.dtype.kind in "biu":
+        return x == y
+    equal = (x == y) & (np.signbit(x) == np.signbit(y))
+    return equal | (np.isnan(x) & np.isnan(y))
+
+
+def _defined(program: Program, values: Sequence[Array]) -> bool:
+    """Whether no integer is divided by 0."""
+    for s in program.steps:
+        if isinstance(s, Step) and s.op in ("Div", "Mod"):
+            divisor = values[s.operands[1]]
+            if divisor.dtype.kind in "iu" and not divisor.all():
+                return False
+    return True
+
+
+def _over_reals(e: Environment, right: Program) -> Trial:
+    if not all(np.isfinite(v).all() for v in e.arrays.values() if v.dtype.kind not in "biu"):
+        return Trial(None, "not applicable")
+    exact = {p: v if v.dtype.kind in "iu" else from_array(v) for p, v in e.arrays.items()}
+    trial = Trial(None, "undecided")
+    for digits in ACCURACIES:
+        trial = _compared(REALS[digits], e.setting.left, right, exact)
+        if trial.problem is not None or trial.how == "reals":
+            break
+    if trial.problem is not None or e.rule.level == "real":
+        return trial
+    return _in_floats(e, right, exact, trial)
+
+
+def _compared(
+    reals: RealFunctions, left: Program, right: Program, exact: Mapping[Pattern, Any]
+) -> Trial:
+    x = left.run_exactly(reals, exact)[left.root].reshape(-1)
+    y = right.run_exactly(reals, exact)[right.root].reshape(-1)
+    verdicts = [reals.compare(p, q) for p, q in zip(x, y, strict=True)]
+    if False in verdicts:
+        at = verdicts.index(False)
+        place = list(np.unravel_index(at, left.type.static_shape or ()))
+        where = [int(i) for i in place]
+        problem = f"over the reals, element {where} is {shown(x[at])} and {shown(y[at])}"
+        return Trial(problem, "reals")
+    return Trial(None, "undecided" if None in verdicts else "reals")
+
+
+def shown(x: Any) -> str:
+    """Return an exact value as text, to 30 digits where it is not a short fraction."""
+    if isinstance(x, Special):
+        return x.value
+    if isinstance(x, Interval):
+        return f"{(x.lo + x.hi) / 2}"[:30]
+    text = str(x)
+    return text if len(text) < 30 else f"{float(x)!r}"
+
+
+def _in_floats(e: Environment, right: Program, exact: Mapping[Pattern, Any], reals: Trial) -> Trial:
+    """Compare the floating-point results if everything on the way to them is finite."""
+    left = e.setting.left
+    with np.errstate(all="ignore"):
+        lefts, rights = left.run(e.arrays), right.run(e.arrays)
+    if not all(_finite(v) for v in (*lefts, *rights)):
+        return reals
+    scalars = FLOATS[e.setting.dtype]
+    x, y = lefts[left.root].reshape(-1), rights[right.root].reshape(-1)
+    around_x = left.run_exactly(scalars, exact)[left.root].reshape(-1)
+    around_y = right.run_exactly(scalars, exact)[right.root].reshape(-1)
+    for at, (p, q) in enumerate(zip(around_x, around_y, strict=True)):
+        bound = scalars.width(p) + scalars.width(q)
+        if abs(float(x[at]) - float(y[at])) > bound:
+            problem = (
+                f"in {e.setting.dtype.value}, element {at} is {x[at]!r} and {y[at]!r}, further "
+                f"apart than the rounding errors of both sides, {bound:.3g}"
+            )
+            return Trial(problem, "floats")
+    return Trial(None, "floats" if reals.how == "reals" else reals.how)
+
+
+def _finite(v: Array) -> bool:
+    return v.dtype.kind in "biu" or bool(np.isfinite(v).all())
