@@ -1,4 +1,4 @@
-"""`optimize`: saturate a graph under rules, extract the cheapest equal graph, and say what was done."""
+"""`optimize`: saturate a graph under rules, extract the cheapest equal graph, and report."""
 
 from __future__ import annotations
 
@@ -202,9 +202,7 @@ def _best(graph: Graph, candidates: Sequence[_Candidate]) -> _Candidate:
     """Return the best candidate that raises neither FLOPs nor nodes; the graph itself if none."""
     before = totals(graph)
     original = _Candidate(graph, before, {}, None)
-    fine = [
-        c for c in candidates if c.totals.flops <= before.flops and c.totals.ops <= before.ops
-    ]
+    fine = [c for c in candidates if c.totals.flops <= before.flops and c.totals.ops <= before.ops]
     ranked = [*fine, original]
     return min(ranked, key=lambda c: (c.totals.flops, c.totals.nbytes, c.totals.ops))
 

@@ -17,7 +17,7 @@ from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 
 a, b, c = (Tensor(n) for n in "abc")
-p, q, k, axis = (Attribute(n) for n in "p q k axis".split())
+p, q, k, axis = (Attribute(n) for n in ["p", "q", "k", "axis"])
 sqrt, exp, log, recip = ops.sqrt, ops.exp, ops.log, ops.reciprocal
 rule = family_rule("associative")
 PAPER = "DNNFusion, Table 4"
@@ -62,15 +62,15 @@ HOMOMORPHISMS = (
     rule("sqrt-quotient",    sqrt(a) / sqrt(b),         sqrt(a / b),      [nonneg(a), positive(b)]),
     rule("exp-product",      exp(a) * exp(b),           exp(a + b)),
     rule("exp-quotient",     exp(a) / exp(b),           exp(a - b)),
-    rule("log-sum",          log(a) + log(b),           log(a * b),       [positive(a), positive(b)]),
-    rule("log-difference",   log(a) - log(b),           log(a / b),       [positive(a), positive(b)]),
+    rule("log-sum",         log(a) + log(b),          log(a * b),       [positive(a), positive(b)]),
+    rule("log-difference",   log(a) - log(b),         log(a / b),       [positive(a), positive(b)]),
     rule("abs-product",      ops.abs(a) * ops.abs(b),   ops.abs(a * b)),
     rule("abs-quotient",     ops.abs(a) / ops.abs(b),   ops.abs(a / b)),
     rule("recip-product",    recip(a) * recip(b),       recip(a * b)),
     rule("recip-quotient",   recip(a) / recip(b),       b / a,            [nonzero(b)]),
     rule("pow-power",        (a ** b) ** c,             a ** (b * c),     [positive(a)]),
     rule("pow-product",      (a ** b) * (a ** c),       a ** (b + c),     [positive(a)]),
-    rule("pow-same-exponent", (a ** c) * (b ** c),      (a * b) ** c,     [positive(a), positive(b)]),
+    rule("pow-same-exponent", (a ** c) * (b ** c),    (a * b) ** c,     [positive(a), positive(b)]),
     rule("sqrt-exp",         sqrt(exp(a)),              exp(a * 0.5)),
     rule("recip-exp",        recip(exp(a)),             exp(-a)),
     rule("recip-sqrt-square", recip(sqrt(a)) * recip(sqrt(a)), recip(a),  [positive(a)]),
@@ -89,8 +89,8 @@ CHAINS = (
     rule("div-div",          (a / b) / c,               a / (b * c)),
     rule("div-quotient",     a / (b / c),               (a * c) / b,      [nonzero(c)]),
     rule("recip-quotient-of", recip(a / b),             b / a,            [nonzero(b)]),
-    rule("quotient-times",   (a / b) * b,               a,       [nonzero(b), broadcasts_into(b, a)]),
-    rule("product-over",     (a * b) / b,               a,       [nonzero(b), broadcasts_into(b, a)]),
+    rule("quotient-times",   (a / b) * b,             a,       [nonzero(b), broadcasts_into(b, a)]),
+    rule("product-over",     (a * b) / b,             a,       [nonzero(b), broadcasts_into(b, a)]),
     rule("sum-less",         (a + b) - b,               a,                [broadcasts_into(b, a)]),
     rule("difference-plus",  (a - b) + b,               a,                [broadcasts_into(b, a)]),
     rule("difference-of-sum", a - (a + b),              -b,               [broadcasts_into(a, b)]),

@@ -14,6 +14,8 @@ from egraph_fusion.rulesets.distributive import DISTRIBUTIVE
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.structural import STRUCTURAL
 
+__all__ = ["ALL", "STRUCTURAL", "default_rules", "rules_in_file", "select"]
+
 ALL: tuple[Rule, ...] = (*ASSOCIATIVE, *DISTRIBUTIVE, *COMMUTATIVE)
 """The rules that the paper's 149 are counted from."""
 

@@ -21,7 +21,7 @@ from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
 a, b, k, i, w, x = (Tensor(n) for n in "abkiwx")
-p, q, keep, axis, axes = (Attribute(n) for n in "p q keep axis axes".split())
+p, q, keep, axis, axes = (Attribute(n) for n in ["p", "q", "keep", "axis", "axes"])
 rule = family_rule("commutative")
 PAPER = "DNNFusion, Table 4"
 f = operators("f", "unary")
@@ -33,10 +33,10 @@ reduction = operators("reduction", "associative")
 OPERANDS = (
     rule("mul-order",     a * b,               b * a,               level="exact", dtypes="numeric",
          source=PAPER),
-    rule("add-order",     a + b,               b + a,               level="exact", dtypes="numeric"),
+    rule("add-order",     a + b,              b + a,               level="exact", dtypes="numeric"),
     rule("max-order",     ops.max(a, b),       ops.max(b, a),       dtypes="numeric"),
     rule("min-order",     ops.min(a, b),       ops.min(b, a),       dtypes="numeric"),
-    rule("equal-order",   ops.equal(a, b),     ops.equal(b, a),     level="exact", dtypes="numeric"),
+    rule("equal-order",   ops.equal(a, b),    ops.equal(b, a),     level="exact", dtypes="numeric"),
     rule("and-order",     ops.and_(a, b),      ops.and_(b, a),      level="exact", dtypes="bool"),
     rule("or-order",      ops.or_(a, b),       ops.or_(b, a),       level="exact", dtypes="bool"),
     rule("xor-order",     ops.xor(a, b),       ops.xor(b, a),       level="exact", dtypes="bool"),
@@ -76,8 +76,8 @@ REDUCTIONS = (
     rule("mean-shift-back", mean(a - k, **K),         mean(a, **K) - k,           across),
     rule("max-shift",   peak(a + k, **K),             peak(a, **K) + k,           across),
     rule("min-shift",   floor(a + k, **K),            floor(a, **K) + k,          across),
-    rule("max-scale",   peak(a * k, **K),             peak(a, **K) * k,           [*across, nonneg(k)]),
-    rule("min-scale",   floor(a * k, **K),            floor(a, **K) * k,          [*across, nonneg(k)]),
+    rule("max-scale",   peak(a * k, **K),          peak(a, **K) * k,          [*across, nonneg(k)]),
+    rule("min-scale",   floor(a * k, **K),         floor(a, **K) * k,         [*across, nonneg(k)]),
     rule("max-increasing", peak(rising(a), **KEEP),   rising(peak(a, **KEEP)),
          [nonempty_along(a, axes)], schema="increasing"),
     rule("min-increasing", floor(rising(a), **KEEP),  rising(floor(a, **KEEP)),
@@ -144,7 +144,8 @@ SCALES = (
     rule("abs-scale",          ops.abs(a * k),              ops.abs(a) * k,  [nonneg(k)]),
     rule("average-pool-scale", ops.average_pool(a * k, attrs=p), ops.average_pool(a, attrs=p) * k,
          [*scale, broadcasts_into(k, a)]),
-    rule("global-average-pool-scale", ops.global_average_pool(a * k), ops.global_average_pool(a) * k,
+    rule("global-average-pool-scale",
+         ops.global_average_pool(a * k), ops.global_average_pool(a) * k,
          [*scale, broadcasts_into(k, a)]),
     rule("max-pool-increasing", ops.max_pool(rising(a), attrs=p), rising(ops.max_pool(a, attrs=p)),
          schema="increasing"),

@@ -9,7 +9,7 @@ from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
 a, b, c, w, x, y, z = (Tensor(n) for n in "abcwxyz")
-p, q, k, axis = (Attribute(n) for n in "p q k axis".split())
+p, q, k, axis = (Attribute(n) for n in ["p", "q", "k", "axis"])
 up, low = ops.max, ops.min
 rule = family_rule("distributive")
 PAPER = "DNNFusion, Table 4"

@@ -93,7 +93,7 @@ class Many(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Number(Pattern):
-    """A constant: on the left any tensor whose elements all have this value, on the right rank 0."""
+    """A constant: left: a tensor whose elements all have this value; right: rank 0."""
 
     value: float
 

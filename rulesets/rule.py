@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from egraph_fusion.errors import RuleError
@@ -15,7 +16,6 @@ from egraph_fusion.rulesets.pattern import (
     AttrTerm,
     Computed,
     Many,
-    Number,
     Output,
     Pattern,
     Scalar,
@@ -127,7 +127,9 @@ def rule(
 def family_rule(family: str) -> Callable[..., Rule]:
     """Return `rule` for the rules of one family."""
 
-    def build(name: str, lhs: Pattern, rhs: Pattern, when: Sequence[Guard] = (), **more: Any) -> Rule:
+    def build(
+        name: str, lhs: Pattern, rhs: Pattern, when: Sequence[Guard] = (), **more: Any
+    ) -> Rule:
         return rule(name, lhs, rhs, when, family=family, **more)
 
     return build
@@ -229,7 +231,7 @@ def _per_operator(r: Rule) -> Iterator[Rule]:
             name=f"{r.name}[{op}]",
             lhs=_renamed(r.lhs, variable, op),
             rhs=_renamed(r.rhs, variable, op),
-            when=_guards(r, lambda p, o=op: _renamed(p, variable, o)),  # type: ignore[misc]
+            when=_guards(r, partial(_renamed, variable=variable, op=op)),
         )
         yield from _per_operator(named)
 
@@ -253,9 +255,9 @@ def _per_length(r: Rule, lengths: Sequence[int]) -> Iterator[Rule]:
         yield replace(
             r,
             name=f"{r.name}[{n}]",
-            lhs=_spread(r.lhs, n)[0],
-            rhs=_spread(r.rhs, n)[0],
-            when=_guards(r, lambda p, k=n: _spread(p, k)[0]),  # type: ignore[misc]
+            lhs=_spread_one(r.lhs, n),
+            rhs=_spread_one(r.rhs, n),
+            when=_guards(r, partial(_spread_one, n=n)),
         )
 
 
@@ -277,14 +279,12 @@ def _spread(p: Pattern, n: int) -> tuple[Pattern, ...]:
             return (p,)
 
 
-def _guards(r: Rule, change: object) -> tuple[Guard, ...]:
-    assert callable(change)
+def _spread_one(p: Pattern, n: int) -> Pattern:
+    return _spread(p, n)[0]
+
+
+def _guards(r: Rule, change: Callable[[Pattern], Pattern]) -> tuple[Guard, ...]:
     return tuple(
         replace(g, args=tuple(change(a) if isinstance(a, Pattern) else a for a in g.args))
         for g in r.when
     )
-
-
-def number_literals(p: Pattern) -> tuple[Number, ...]:
-    """Return the numbers in a term."""
-    return tuple(q for q in walk(p) if isinstance(q, Number))

@@ -27,9 +27,9 @@ from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, rule
 
-a, b, c, k, s, w, x, y = (Tensor(n) for n in "a b c k s w x y".split())
+a, b, c, k, s, w, x, y = (Tensor(n) for n in ["a", "b", "c", "k", "s", "w", "x", "y"])
 mean, variance, bias = (Tensor(n) for n in ("mean", "variance", "bias"))
-p, q, eps, perm, axes, shape = (Attribute(n) for n in "p q eps perm axes shape".split())
+p, q, eps, perm, axes, shape = (Attribute(n) for n in ["p", "q", "eps", "perm", "axes", "shape"])
 
 IDENTITIES = (
     rule("add-zero",      a + 0.0,                        a),
@@ -41,7 +41,7 @@ IDENTITIES = (
     rule("pow-two",       a ** 2.0,                       a * a),
     rule("pow-half",      a ** 0.5,                       ops.sqrt(a),  [nonneg(a)]),
     rule("mul-minus-one", a * -1.0,                       -a,           level="exact"),
-    rule("neg-neg",       -(-a),                          a,            level="exact"),
+    rule("neg-neg",       ops.neg(-a),                          a,            level="exact"),
     rule("relu-relu",     ops.relu(ops.relu(a)),          ops.relu(a),  level="exact"),
     rule("abs-abs",       ops.abs(ops.abs(a)),            ops.abs(a),   level="exact"),
     rule("relu-nonneg",   ops.relu(a),                    a,            [nonneg(a)]),
@@ -50,10 +50,10 @@ IDENTITIES = (
     rule("sub-neg",       a - (-b),                       a + b,        level="exact"),
     rule("add-neg",       a + (-b),                       a - b,        level="exact"),
     rule("neg-sub",       -(a - b),                       b - a),
-    rule("not-not",       ops.not_(ops.not_(a)),          a,            level="exact", dtypes="bool"),
-    rule("identity",      ops.identity(a),                a,            level="exact", dtypes="any"),
-    rule("int-add-zero",  a + 0.0,                        a,            level="exact", dtypes="int"),
-    rule("int-mul-one",   a * 1.0,                        a,            level="exact", dtypes="int"),
+    rule("not-not",       ops.not_(ops.not_(a)),          a,          level="exact", dtypes="bool"),
+    rule("identity",      ops.identity(a),               a,            level="exact", dtypes="any"),
+    rule("int-add-zero",  a + 0.0,                       a,            level="exact", dtypes="int"),
+    rule("int-mul-one",   a * 1.0,                       a,            level="exact", dtypes="int"),
 )  # fmt: skip
 
 MOVEMENT = (
@@ -66,9 +66,9 @@ MOVEMENT = (
          ops.reshape(ops.reshape(a, attrs=q), attrs=p),
          ops.reshape(a, shape=shape_of(ops.reshape(ops.reshape(a, attrs=q), attrs=p))),
          level="exact", dtypes="any"),
-    rule("reshape-none",   ops.reshape(a, attrs=p),       a, [same_shape(ops.reshape(a, attrs=p), a)],
+    rule("reshape-none",   ops.reshape(a, attrs=p),     a, [same_shape(ops.reshape(a, attrs=p), a)],
          level="exact", dtypes="any"),
-    rule("expand-none",    ops.expand(a, attrs=p),        a, [same_shape(ops.expand(a, attrs=p), a)],
+    rule("expand-none",    ops.expand(a, attrs=p),       a, [same_shape(ops.expand(a, attrs=p), a)],
          level="exact", dtypes="any"),
     rule("cast-none",      ops.cast(a, attrs=p),          a, [same_dtype(ops.cast(a, attrs=p), a)],
          level="exact", dtypes="any"),

@@ -7,16 +7,13 @@ from rule_meaning import Environment, attributes_of
 
 from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.graph import Graph
-from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Number,
-    Output,
     Pattern,
     Tensor,
     tensor_names,
-    walk,
 )
 from egraph_fusion.rulesets.rule import Rule
 
@@ -63,8 +60,6 @@ def _build(b: GraphBuilder, p: Pattern, env: Environment, named: dict[str, str])
             attrs = {k: v for k, v in attributes_of(p, env).items() if k != "to"}
             if p.op == "Cast":
                 attrs["to"] = "float32"
-            if OPERATORS[p.op].outputs is None:
-                return b.node(p.op, operands, 1, **attrs)[0]
-            return b.op(p.op, *operands, **attrs)
+            return b.node(p.op, operands, 1, **attrs)[0]
         case _:
             raise AssertionError(f"{p} cannot be built")

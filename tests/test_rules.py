@@ -1,6 +1,9 @@
-"""Every rule: sound on random operands, fires through egglog, prints; malformed ones are refused."""
+"""Every rule is sound on random operands, fires and prints; malformed ones are refused."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,7 +101,7 @@ def test_counterexample_prints_values_and_both_results() -> None:
     assert "left = " in str(found)
 
 
-MALFORMED = {
+MALFORMED: dict[str, Callable[[], object]] = {
     "uses c": lambda: rule("r", a + b, a + c),
     "attribute k": lambda: rule("r", ops.relu(a), ops.reduce_sum(a, axes=k)),
     "operands": lambda: rule("r", ops.relu(a), ops.sqrt(a, b)),
@@ -150,7 +153,7 @@ def test_without_refuses_unknown_names() -> None:
         rulesets.select(rulesets.default_rules(), ["nope"])
 
 
-def test_rules_are_read_from_a_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_rules_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from egraph_fusion import rulesets\n"
@@ -160,7 +163,7 @@ def test_rules_are_read_from_a_file(tmp_path) -> None:  # type: ignore[no-untype
     assert [r.name for r in rulesets.select(path)] == ["mine"]
 
 
-def test_file_without_rules_is_refused(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_file_without_rules_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "empty.py"
     path.write_text("x = 1\n")
     with pytest.raises(RuleError, match="defines no rule"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
-from egraph_fusion.egraph.session import Worker, WorkerStopped, worker
+from egraph_fusion.egraph.session import Worker, WorkerStoppedError, worker
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.graph import Graph
@@ -42,7 +42,7 @@ def _same_class(result: Saturation) -> bool:
 
 
 def _c(b: GraphBuilder, value: float) -> str:
-    return b.const(np.float32(value))
+    return b.const(np.array(value, np.float32))
 
 
 PROVEN: dict[str, tuple[Term, Term]] = {
@@ -243,7 +243,7 @@ def test_worker_that_died_is_replaced() -> None:
 def test_worker_out_of_memory_says_so() -> None:
     small = Worker(memory=900 << 20)
     try:
-        with pytest.raises((WorkerStopped, OptimizeError)):
+        with pytest.raises((WorkerStoppedError, OptimizeError)):
             small.ask({"run": "(sort T)\n" + "(sort U)" * 2_000_000}, time.monotonic() + 60)
     finally:
         small.close()

@@ -17,6 +17,10 @@ Step = tuple[str, Sequence["int | None"], Mapping[str, Any]]
 ROUNDS_ITSELF = ("Cast", "QuantizeLinear", "DequantizeLinear", "Shape", "Size", "BitShift")
 
 
+def _finite(array: Array) -> bool:
+    return not DType.of(array.dtype).is_float or bool(np.isfinite(array.astype(np.float64)).all())
+
+
 class Folder:
     """Evaluates classes of constants; `step` says how a class is computed, `leaf` what it is."""
 
@@ -75,7 +79,6 @@ class Folder:
             return
         _, operands, _ = self.step(eclass)
         for k in operands:
-            if k is not None and DType.of(self._wide(k).dtype).is_float:
-                if not np.isfinite(self._wide(k)).all():
-                    return
+            if k is not None and not _finite(self._wide(k)):
+                return
         raise OptimizeError("folding constants gave a value that is not finite")

@@ -1,4 +1,4 @@
-"""The e-graph's language: one egglog constructor for each operator, operand count and output count."""
+"""The e-graph's language: one egglog constructor per operator, operand count and output count."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def attr_ids(
 
 LEAVES = ("Input", "Const", "Num", "Absent")
 
-PRELUDE = """
+DECLARATIONS = """
 (sort T)
 (constructor Input (i64) T)
 (constructor Const (i64) T)
@@ -100,20 +100,38 @@ PRELUDE = """
 (ruleset types)
 (ruleset facts)
 (ruleset asks)
-(rule ((pending e r) (= t (ty e)) (= t (ty r))) ((union e r)) :ruleset types :name "union")
-(rule ((= e (Out b i)) (= t (ty b))) ((want-out t i)) :ruleset types :name "want-out")
-(rule ((= e (Out b i)) (= t (ty b)) (= u (got-out t i))) ((set (ty e) u)) :ruleset types :name "out")
-(rule ((= e (Out b i)) (constant b)) ((constant e)) :ruleset types :name "constant-out")
-(rule ((= e (Out b i)) (varies b)) ((varies e)) :ruleset types :name "varies-out")
-(rule ((= e (Out b i)) (tame b)) ((tame e)) :ruleset types :name "tame-out")
-(rule ((= e (Num v d))) ((want-num d) (constant e) (tame e) (set (splat e) v)) :ruleset types :name "want-num")
-(rule ((= e (Num v d)) (= t (got-num d))) ((set (ty e) t)) :ruleset types :name "num")
-(rule ((= l (lo e)) (> l 0.0)) ((nonzero e)) :ruleset facts :name "nonzero-above")
-(rule ((= h (hi e)) (< h 0.0)) ((nonzero e)) :ruleset facts :name "nonzero-below")
-(rule ((= l (lo e)) (= h (hi e)) (>= l -10000.0) (<= h 10000.0)) ((tame e)) :ruleset facts :name "tame-bounded")
+"""
+
+RULES = (
+    ("union", "types", "(pending e r) (= t (ty e)) (= t (ty r))", "(union e r)"),
+    ("want-out", "types", "(= e (Out b i)) (= t (ty b))", "(want-out t i)"),
+    ("out", "types", "(= e (Out b i)) (= t (ty b)) (= u (got-out t i))", "(set (ty e) u)"),
+    ("constant-out", "types", "(= e (Out b i)) (constant b)", "(constant e)"),
+    ("varies-out", "types", "(= e (Out b i)) (varies b)", "(varies e)"),
+    ("tame-out", "types", "(= e (Out b i)) (tame b)", "(tame e)"),
+    ("want-num", "types", "(= e (Num v d))", "(want-num d) (constant e) (tame e)"),
+    ("splat-num", "types", "(= e (Num v d))", "(set (splat e) v)"),
+    ("num", "types", "(= e (Num v d)) (= t (got-num d))", "(set (ty e) t)"),
+    ("nonzero-above", "facts", "(= l (lo e)) (> l 0.0)", "(nonzero e)"),
+    ("nonzero-below", "facts", "(= h (hi e)) (< h 0.0)", "(nonzero e)"),
+    (
+        "tame-bounded",
+        "facts",
+        "(= l (lo e)) (= h (hi e)) (>= l -10000.0) (<= h 10000.0)",
+        "(tame e)",
+    ),
+)
+"""Name, ruleset, conditions and actions of the rules that hold for every language."""
+
+FACTS = """
 (Absent)
 (constant (Absent))
 (tame (Absent))
 (set (lo (Absent)) -inf)
 (set (hi (Absent)) inf)
 """
+
+
+def rule_line(name: str, ruleset: str, when: str, then: str) -> str:
+    """Return a rule as one line of egglog."""
+    return f'(rule ({when}) ({then}) :ruleset {ruleset} :name "{name}")'

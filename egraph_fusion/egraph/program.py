@@ -10,7 +10,7 @@ from itertools import product
 from egraph_fusion.egraph import analyses
 from egraph_fusion.egraph.demand import Demand, num_demand, out_demand, type_commands
 from egraph_fusion.egraph.facts import Loaded
-from egraph_fusion.egraph.language import PRELUDE, Constructor
+from egraph_fusion.egraph.language import DECLARATIONS, FACTS, RULES, Constructor, rule_line
 from egraph_fusion.egraph.rule_text import (
     RuleText,
     constructors_of,
@@ -57,29 +57,22 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
         demands += t.demands
     by_want = {d.want: d for d in demands}
     commands = [
-        *PRELUDE.strip().splitlines(),
+        *DECLARATIONS.strip().splitlines(),
         *(line for d in by_want.values() for line in d.declaration()),
+        *(line for c in ordered for line in c.declaration()),
+        *FACTS.strip().splitlines(),
+        f"(set (ty (Absent)) {interner.types(())})",
+        *(rule_line(*row) for row in RULES),
+        *(line for c in ordered for line in analyses.rules(c)),
+        *(line for t in texts for line in t.commands),
+        *groups(interner),
     ]
-    # want-out and want-num are declared before the prelude's rules that mention them
-    head = [line for line in commands if not line.startswith("(rule ")]
-    tail = [line for line in commands if line.startswith("(rule ")]
-    commands = [line for line in head if not _is_fact(line)]
-    commands += [line for c in ordered for line in c.declaration()]
-    commands += [line for line in head if _is_fact(line)] + tail
-    commands += [line for c in ordered for line in analyses.rules(c)]
-    commands += [line for t in texts for line in t.commands]
-    commands.append(f"(set (ty (Absent)) {interner.types(())})")
-    commands += groups(interner)
     return Program(
         (*commands, *loaded.commands, *type_commands(interner)),
         tuple(texts),
         frozenset(constructors),
         by_want,
     )
-
-
-def _is_fact(line: str) -> bool:
-    return line.startswith(("(Absent", "(constant ", "(tame ", "(set "))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ UNKNOWN = Facts()
 
 def graph_facts(graph: Graph) -> Mapping[str, Facts]:
     """Return the facts of every value of a graph, found in one pass in order."""
-    found: dict[str, Facts] = {v: UNKNOWN for v in graph.inputs}
+    found: dict[str, Facts] = dict.fromkeys(graph.inputs, UNKNOWN)
     found |= {v: constant_facts(c.array) for v, c in graph.constants.items()}
     found[""] = ABSENT
     for n in graph.nodes:
@@ -89,7 +89,7 @@ def _node_facts(graph: Graph, n: Node, operands: list[Facts]) -> Facts:
         interval = bounds_of(operator.interval, [f.interval for f in operands], n.attrs)
     if n.op == "Mul" and n.inputs[0] == n.inputs[1] and floats:
         interval = (max(0.0, interval[0]), interval[1])
-    bounded = -TAME_RANGE <= interval[0] and interval[1] <= TAME_RANGE
+    bounded = interval[0] >= -TAME_RANGE and interval[1] <= TAME_RANGE
     return Facts(
         interval=interval,
         constant=all(f.constant for f in operands),

@@ -1,4 +1,4 @@
-"""Chosen e-nodes back to a graph: names kept, untouched nodes kept as they are, constants folded."""
+"""Chosen e-nodes back to a graph: names and untouched nodes kept, constants folded."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from egraph_fusion.egraph.state import OUT, ENode, EState
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.ir.graph import Array, Constant, Graph, Node, frozen_attrs, topological
 from egraph_fusion.ir.tensors import TensorType
+
+EKey = tuple[Constructor | str, tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,17 @@ class _Rebuilder:
         self.names: dict[int, list[str]] = {}
         for v, k in loaded.values.items():
             self.names.setdefault(self.state.of_value[k], []).append(v)
+        self.absent = next(
+            c for c, ns in self.state.classes.items() if ENode("Absent", (), ()) in ns
+        )
         self.terms = {self._key(t): t for t in reversed(loaded.terms)}
         self.value_names = {k: v for v, k in loaded.values.items()}
         self.taken = set(graph.types)
         self.name_of: dict[int, str] = {}
         self.folder = Folder(self._leaf, self._step, self._type)
-        self.outs = {n.children[0]: {} for n in self.chosen.values() if n.constructor == OUT}
+        self.outs: dict[int, dict[int, int]] = {
+            n.children[0]: {} for n in self.chosen.values() if n.constructor == OUT
+        }
         for eclass, n in self.chosen.items():
             if n.constructor == OUT:
                 self.outs[n.children[0]][n.attrs[0]] = eclass
@@ -131,9 +138,7 @@ class _Rebuilder:
         )
         self._add(self.position, node)
 
-    def _kept_node(
-        self, eclass: int, term: Term, inputs: tuple[str, ...], c: Constructor
-    ) -> None:
+    def _kept_node(self, eclass: int, term: Term, inputs: tuple[str, ...], c: Constructor) -> None:
         old = self.loaded.graph.nodes[term.node]
         outputs = self._outputs(eclass, c, old)
         if c.op == OPAQUE:
@@ -272,19 +277,13 @@ class _Rebuilder:
         if n.constructor == OUT:
             raise OptimizeError("folding one of several outputs is not supported")
         assert isinstance(n.constructor, Constructor)
-        operands = [
-            None if self.chosen[k].constructor == "Absent" else k for k in n.children
-        ]
+        operands = [None if self.chosen[k].constructor == "Absent" else k for k in n.children]
         attrs = attrs_of(self.loaded.interner, n.constructor, n.attrs)
         return n.constructor.op, operands, attrs
 
-    def _key(self, t: Term) -> tuple[Constructor, tuple[int, ...], tuple[int, ...]]:
+    def _key(self, t: Term) -> EKey:
         of = self.state.of_value
-        absent = next(
-            (c for c, ns in self.state.classes.items() if any(n.constructor == "Absent" for n in ns)),
-            -1,
-        )
-        return (t.constructor, tuple(of[k] if k >= 0 else absent for k in t.operands), t.attrs)
+        return (t.constructor, tuple(of.get(k, self.absent) for k in t.operands), t.attrs)
 
-    def _enode_key(self, n: ENode) -> tuple[Constructor | str, tuple[int, ...], tuple[int, ...]]:
+    def _enode_key(self, n: ENode) -> EKey:
         return (n.constructor, n.children, n.attrs)

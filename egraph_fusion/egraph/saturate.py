@@ -11,7 +11,7 @@ from egraph_fusion.egraph.demand import type_commands
 from egraph_fusion.egraph.facts import Loaded, load_graph
 from egraph_fusion.egraph.program import Program, program
 from egraph_fusion.egraph.rule_text import RuleText
-from egraph_fusion.egraph.session import Worker, WorkerStopped, worker
+from egraph_fusion.egraph.session import Worker, WorkerStoppedError, worker
 from egraph_fusion.egraph.state import EState, read_state, table_names
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.rulesets.rule import Rule
@@ -19,7 +19,7 @@ from egraph_fusion.rulesets.rule import Rule
 INTERVAL_ROUNDS = 3
 """Rounds in which intervals are refined per iteration: refinement alone need not end."""
 MATCH_LIMIT = 2000
-"""Matches of one rule in one iteration after which it pauses: for BAN iterations, then twice that ..."""
+"""Matches of a rule in one iteration after which it pauses: BAN iterations, then twice that, ..."""
 BAN = 2
 DIRECTED_LIMIT = 24
 """Iterations of the directed phase; it shrinks terms, so it hardly ever needs them."""
@@ -84,7 +84,7 @@ def saturate(
     run = _Run(loaded, text, worker(), bounds, deadline)
     try:
         reason = _phases(run)
-    except WorkerStopped as stopped:
+    except WorkerStoppedError as stopped:
         reason = stopped.reason
     return Saturation(
         loaded,

@@ -1,4 +1,4 @@
-"""The worker process as seen from here: one per process, started on demand, restarted if it dies."""
+"""The worker process as seen from here: one per process, started on demand, replaced if dead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMORY_LIMIT = 6 << 30
 """Bytes of address space the worker may use (its libraries map about 1 GiB)."""
 
 
-class WorkerStopped(OptimizeError):
+class WorkerStoppedError(OptimizeError):
     """The worker was stopped: `reason` is "time", "memory" or "crash"."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -49,7 +49,7 @@ class Worker:
     def ask(self, request: dict[str, Any], deadline: float) -> dict[str, Any]:
         """Send a request and return the reply.
 
-        Raises WorkerStopped if there is none by `deadline` (monotonic seconds) or the process
+        Raises WorkerStoppedError if there is none by `deadline` (monotonic seconds) or the process
         ends, OptimizeError if egglog refuses the program.
         """
         assert self.process.stdin is not None
@@ -63,7 +63,7 @@ class Worker:
             code = self.process.wait()
             self.close()
             reason = "memory" if code == -6 else "crash"
-            raise WorkerStopped(reason, f"the e-graph worker ended with exit code {code}")
+            raise WorkerStoppedError(reason, f"the e-graph worker ended with exit code {code}")
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             if reply["panic"]:
@@ -80,7 +80,7 @@ class Worker:
             while not parts or not parts[-1].endswith(b"\n"):
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     self.close()
-                    raise WorkerStopped("time", "the e-graph worker did not answer in time")
+                    raise WorkerStoppedError("time", "the e-graph worker did not answer in time")
                 part = os.read(handle, 1 << 20)
                 if not part:
                     return b""

@@ -59,8 +59,9 @@ class Engine:
     def size(self, names: list[str]) -> int:
         """Return the number of rows of some tables."""
         wanted = set(names)
-        sizes = self.egraph.run_program(*self.egraph.parse_program("(print-size)"))[-1].sizes
-        return sum(n for name, n in dict(sizes).items() if name in wanted)
+        out = self.egraph.run_program(*self.egraph.parse_program("(print-size)"))[-1]
+        assert isinstance(out, bindings.PrintAllFunctionsSize)
+        return sum(n for name, n in out.sizes if name in wanted)
 
     def _decoded(self, function: Any) -> list[list[Any]]:
         sorts = [*function.input_sorts, function.output_sort]

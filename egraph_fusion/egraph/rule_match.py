@@ -1,0 +1,213 @@
+"""Left sides and guards of rules as egglog conditions, and the questions they ask of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from egraph_fusion.egraph.demand import Demand, function_demand, guard_demand
+from egraph_fusion.egraph.interning import Interner
+from egraph_fusion.egraph.language import Constructor
+from egraph_fusion.errors import RuleError
+from egraph_fusion.ir.graph import AttrValue
+from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.rulesets.guards import Form, Guard
+from egraph_fusion.rulesets.pattern import (
+    Apply,
+    Attribute,
+    AttrTerm,
+    Computed,
+    Number,
+    Output,
+    Pattern,
+    Tensor,
+)
+from egraph_fusion.rulesets.rule import Rule
+
+GROUPS_OF = {"numeric": 4, "any": None, "float": 0, "int": 1, "uint": 2, "bool": 3}
+INDEX_POSITIONS = {
+    ("Where", 0),
+    ("Gather", 1),
+    ("GatherElements", 1),
+    ("GatherND", 1),
+    ("CumSum", 1),
+    ("OneHot", 0),
+}
+"""Operands whose dtype is not the one a rule's `dtypes` speaks of."""
+
+VALUE_ATOMS = {
+    "nonneg": "(= {v}_lo (lo {v})) (>= {v}_lo 0.0)",
+    "positive": "(= {v}_lo (lo {v})) (> {v}_lo 0.0)",
+    "nonzero": "(nonzero {v})",
+    "finite": "(= {v}_lo (lo {v})) (= {v}_hi (hi {v})) (> {v}_lo -inf) (< {v}_hi inf)",
+    "uniform": "(= {v}_splat (splat {v}))",
+    "constant": "(constant {v})",
+    "varying": "(varies {v})",
+    "one_consumer": "(open {v})",
+}
+
+
+@dataclass
+class Match:
+    """What a left side has bound so far."""
+
+    interner: Interner
+    outputs: Mapping[str, int]
+    atoms: list[str] = field(default_factory=list)
+    bound: dict[Pattern, str] = field(default_factory=dict)
+    index_operands: set[str] = field(default_factory=set)
+    questions: dict[str, str] = field(default_factory=dict)  # want atom → answer atom
+    demands: dict[str, Demand] = field(default_factory=dict)
+    dtype: str = ""
+
+    def fresh(self, stem: str) -> str:
+        """Return a variable name that is not taken."""
+        return f"{stem}{len(self.bound)}"
+
+
+def match_term(m: Match, p: Pattern) -> str:
+    """Add the conditions under which `p` matches; return the variable of its class."""
+    if p in m.bound:
+        return m.bound[p]
+    match p:
+        case Tensor(name):
+            m.bound[p] = f"t_{name}"
+        case Number(value):
+            m.bound[p] = m.fresh("c")
+            m.atoms.append(f"(= {m.interner.number(value)} (splat {m.bound[p]}))")
+        case Apply():
+            m.bound[p] = _match_apply(m, p, 0)
+        case Output(of, index) if isinstance(of, Apply):
+            bundle = _match_apply(m, of, m.outputs[of.op])
+            m.bound[p] = m.fresh("o")
+            m.atoms.append(f"(= {m.bound[p]} (Out {bundle} {index}))")
+        case _:
+            raise RuleError(f"{p} cannot be matched")
+    return m.bound[p]
+
+
+def _match_apply(m: Match, p: Apply, outputs: int) -> str:
+    operands = [match_term(m, a) for a in p.args]
+    for i, operand in enumerate(operands):
+        if (p.op, i) in INDEX_POSITIONS:
+            m.index_operands.add(operand)
+    c = Constructor(p.op, len(p.args), outputs)
+    given = dict(p.attrs)
+    columns = [_match_column(m, p, name, given) for name in c.columns]
+    name = m.fresh("e")
+    m.atoms.append(f"(= {name} {c.term(operands, columns)})")
+    return name
+
+
+def _match_column(m: Match, p: Apply, name: str, given: Mapping[str, AttrTerm]) -> str:
+    if name not in given:
+        return rest_column(m, p, name)
+    term = given[name]
+    if isinstance(term, Attribute):
+        return f"A_{term.name}"
+    if isinstance(term, Computed):
+        raise RuleError(f"the left side cannot compute an attribute: {term}")
+    if counts_from_back(p.op, name, term):
+        return ask_function(m, Computed("counted", (p.args[0], term)))
+    return str(m.interner.attr(in_declared_kind(p.op, name, term)))
+
+
+def rest_column(m: Match, p: Apply, name: str) -> str:
+    """Return the column of an attribute that a term does not mention."""
+    if p.rest is not None:
+        return f"R_{p.rest.name}_{name}"
+    return str(m.interner.attr(OPERATORS[p.op].attr(name).default))
+
+
+def counts_from_back(op: str, name: str, value: AttrValue) -> bool:
+    """Whether an axis literal counts from the back, so that the rank decides what it is."""
+    if not OPERATORS[op].attr(name).axis_of:
+        return False
+    values = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(v, int) and v < 0 for v in values)
+
+
+def in_declared_kind(op: str, name: str, value: AttrValue) -> AttrValue:
+    """Return a literal in the kind that the registry declares."""
+    kind = OPERATORS[op].attr(name).kind
+    return float(value) if kind == "float" and isinstance(value, int) else value
+
+
+def _shape(m: Match, p: Pattern) -> str:
+    variable = m.bound[p]
+    _need_type(m, variable)
+    atom = f"(= {variable}_s (ty-shape {variable}_t))"
+    if atom not in m.atoms:
+        m.atoms.append(atom)
+    return f"{variable}_s"
+
+
+def _dtype(m: Match, p: Pattern) -> str:
+    variable = m.bound[p]
+    _need_type(m, variable)
+    atom = f"(= {variable}_d (ty-dtype {variable}_t))"
+    if atom not in m.atoms:
+        m.atoms.append(atom)
+    return f"{variable}_d"
+
+
+def _need_type(m: Match, variable: str) -> None:
+    atom = f"(= {variable}_t (ty {variable}))"
+    if atom not in m.atoms:
+        m.atoms.append(atom)
+
+
+def check_dtypes(m: Match, r: Rule) -> None:
+    """Add the condition that operands have the dtypes that the rule claims."""
+    group = GROUPS_OF[r.dtypes]
+    tensors = [v for p, v in m.bound.items() if isinstance(p, Tensor)]
+    checked = [v for v in tensors if v not in m.index_operands]
+    if not checked:
+        checked = [v for p, v in m.bound.items() if isinstance(p, Apply)][:1]
+    for v in checked:
+        _need_type(m, v)
+        m.atoms.append(f"(= {v}_d (ty-dtype {v}_t))")
+        if group is not None:
+            m.atoms.append(f"(dtype-in {group} {v}_d)")
+    m.dtype = f"{checked[0]}_d"
+
+
+def add_guard(m: Match, g: Guard) -> None:
+    """Add a guard: as a condition, or as a question and its answer."""
+    if g.kind.form is Form.DTYPE:
+        left, right = (_dtype(m, p) for p in g.patterns)
+        m.atoms.append(f"(= {left} {right})")
+        return
+    if g.kind.form is not Form.TYPE:
+        assert isinstance(g.args[0], Pattern)
+        m.atoms.append(VALUE_ATOMS[g.name].format(v=m.bound[g.args[0]]))
+        return
+    args = " ".join(_argument(m, a) for a in g.args)
+    if g.name == "same_shape":
+        left, right = args.split()
+        m.atoms.append(f"(= {left} {right})")
+        return
+    demand = guard_demand(m.interner, g.name, len(g.args))
+    m.demands[demand.key] = demand
+    m.questions[f"({demand.want} {args})"] = f"(yes-{g.name} {args})"
+
+
+def _argument(m: Match, a: Pattern | AttrTerm) -> str:
+    if isinstance(a, Pattern):
+        return _shape(m, a)
+    if isinstance(a, Attribute):
+        return f"A_{a.name}"
+    if isinstance(a, Computed):
+        return ask_function(m, a)
+    return str(m.interner.attr(a))
+
+
+def ask_function(m: Match, f: Computed) -> str:
+    """Return the variable that holds what a function computes; asks for it."""
+    args = " ".join(_argument(m, a) for a in f.args)
+    demand = function_demand(m.interner, f.function, len(f.args))
+    m.demands[demand.key] = demand
+    variable = f"f_{f.function}_{'_'.join(args.split())}"
+    want = f"({demand.want} {args})"
+    m.questions[want] = f"(= {variable} (fn-{f.function}-{len(f.args)} {args}))"
+    return variable
