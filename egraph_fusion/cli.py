@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ Optimize = Annotated[bool, typer.Option("--optimize/--no-optimize", help="Rewrit
 
 
 @contextmanager
-def _errors(debug: bool) -> Iterator[None]:
+def _errors(debug: bool) -> Generator[None]:
     """Turn an error that a user can meet into one line and exit code 1."""
     try:
         yield

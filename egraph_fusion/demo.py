@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,7 @@ def _show_model(name: str) -> None:
 
 
 @contextmanager
-def _timed(what: str) -> Iterator[None]:
+def _timed(what: str) -> Generator[None]:
     start = time.perf_counter()
     yield
     terminal.show(f"{what} in {time.perf_counter() - start:.2f} s")

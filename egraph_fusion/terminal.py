@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,7 +25,7 @@ def show(item: RenderableType) -> None:
 
 
 @contextmanager
-def progress(what: str, *, quiet: bool) -> Iterator[None]:
+def progress(what: str, *, quiet: bool) -> Generator[None]:
     """Show a spinner on standard error while the body runs, if that is a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -143,7 +143,7 @@ def plan_summary(plan: Plan) -> RenderableType:
 
 def program_data(session: Session) -> dict[str, Any]:
     """Return what was compiled: launches by executor and memory."""
-    programs = []
+    programs: list[dict[str, Any]] = []
     for program in session.programs:
         records = program.records()
         programs.append(

@@ -17,7 +17,7 @@ from small_models import dense, dense_inputs, python, saved, with_opaque
 import egraph_fusion as ef
 from egraph_fusion import pipeline
 from egraph_fusion.frontend.source import ModelSource
-from egraph_fusion.runtime import container
+from egraph_fusion.runtime import c_target, container
 from egraph_fusion.runtime.program_cache import ProgramCache
 
 
@@ -137,10 +137,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ef.load_compiled(tmp_path / "none.efz")
 
 
+def lacks_avx1024(_needed: tuple[str, ...]) -> list[str]:
+    return ["avx1024"]
+
+
 def test_another_cpu_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "egraph_fusion.runtime.c_target.missing_features", lambda needed: ["avx1024"]
-    )
+    monkeypatch.setattr(c_target, "missing_features", lacks_avx1024)
     with pytest.raises(ef.CompileError, match="a CPU with avx1024, which this machine lacks"):
         ef.load_compiled(file).run(None, dense_inputs())
 

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def onnxruntime_runner(model: str | bytes, threads: int) -> Callable[[Feeds], li
     onnxruntime is not installed.
     """
     try:
-        import onnxruntime as ort
+        ort: Any = import_module("onnxruntime")
     except ImportError as error:
         raise EgraphFusionError(
             "bench --against onnxruntime needs onnxruntime: pip install onnxruntime"

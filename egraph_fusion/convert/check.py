@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,8 +61,7 @@ def reference_runner(model: onnx.ModelProto) -> Runner:
     onnxruntime is used only if it is installed and takes the model: it is faster by far.
     """
     try:
-        import onnxruntime as ort
-
+        ort: Any = import_module("onnxruntime")
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 4

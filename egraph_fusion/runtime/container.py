@@ -94,7 +94,7 @@ def _checksums(data: NDArray[np.uint8]) -> list[int]:
     if len(starts) < 2:
         return [zlib.crc32(data.data)] if data.nbytes else []
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda start: zlib.crc32(data[start : start + CHUNK].data), starts))
+        return list(pool.map(zlib.crc32, (data[s : s + CHUNK].data for s in starts)))
 
 
 def _aligned(offset: int) -> int:

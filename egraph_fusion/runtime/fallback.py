@@ -62,7 +62,7 @@ def reference(model: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], 
     """Return a function that runs a whole model in onnx.reference: the oracle of checks."""
     from onnx.reference import ReferenceEvaluator
 
-    evaluator = ReferenceEvaluator(model)
+    evaluator: Any = ReferenceEvaluator(model)
     return lambda feeds: list(evaluator.run(None, dict(feeds)))
 
 
