@@ -19,6 +19,7 @@ from egraph_fusion.ir.dims import product, static
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
 
+FIRST_BOOLEAN_MASK = 10  # the opset in which Dropout's mask became boolean
 _REDUCTIONS = [
     "ReduceMean",
     "ReduceProd",
@@ -130,12 +131,12 @@ def _cast_like(form: Form) -> Reading:
 
 
 @reads("Dropout", since=7)
-def _dropout(form: Form) -> Reading:
+def _dropout(form: Form) -> Reading | Sequence[Reading]:
     return _dropped(form, ())
 
 
 @reads("Dropout", since=12)
-def _dropout_with_operands(form: Form) -> Reading:
+def _dropout_with_operands(form: Form) -> Reading | Sequence[Reading]:
     training = form.has(2) and bool(np.any(form.array(2, "training_mode")))
     zero = form.has(1) and not np.any(form.values.get(1, np.ones(1)))
     if training and not zero:
@@ -145,10 +146,17 @@ def _dropout_with_operands(form: Form) -> Reading:
     return _dropped(form, tuple(i for i in (1, 2) if form.has(i)))
 
 
-def _dropped(form: Form, absorbed: tuple[int, ...]) -> Reading:
-    if any(form.used[1:]):
-        raise CannotReadError("its mask is used")
-    return Reading("Identity", operands(form, 0), {}, absorbed, form.outputs[:1])
+def _dropped(form: Form, absorbed: tuple[int, ...]) -> Reading | Sequence[Reading]:
+    """Drop nothing; the mask, if anything reads it, is true everywhere."""
+    kept = Reading("Identity", operands(form, 0), {}, absorbed, form.outputs[:1])
+    if not any(form.used[1:]):
+        return kept
+    shape = static(form.shape())
+    if form.opset < FIRST_BOOLEAN_MASK or shape is None:
+        raise CannotReadError("its mask is used, and is no boolean or of unknown size")
+    every = {"every": np.array(True)}
+    mask = Reading("Expand", ("every",), {"shape": shape}, (), form.outputs[1:2], every)
+    return [kept, mask] if form.outputs[0] else [mask]
 
 
 @reads("BatchNormalization", since=7)
