@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from egraph_fusion.codegen.index import stride_of
 from egraph_fusion.codegen.layout import Layout
@@ -39,6 +40,9 @@ from egraph_fusion.codegen.lower_terms import Terms, conjunction, guarded, loads
 
 LANES = 512
 """Accumulators that one thread keeps in scratch at a time."""
+
+LINE = 16
+"""Floats of a cache line, which threads should not share."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +215,7 @@ def reducing(reduced: Space, body: tuple[Stmt, ...], name: str, combine: str) ->
 
 def _over_kept(nest: _Nest) -> tuple[Stmt, ...]:
     """Accumulators for a run of neighbouring results; vectors along them."""
-    space = chunked(nest.space, LANES, always=True)
+    space = chunked(nest.space, _lanes(nest.space), always=True)
     cut = _Nest(nest.elements, nest.terms, nest.targets, space, nest.reduced)
     lane, extent = space.names[-1], space.extents[-1]
     total = Load("acc", Var(lane), nest.terms.accumulator)
@@ -235,6 +239,17 @@ def _over_kept(nest: _Nest) -> tuple[Stmt, ...]:
         return body
     work = largest(extent) * max(1, nest.reduced.size)
     return (parallel(space.names[:-1], space.extents[:-1], body, work),)
+
+
+def _lanes(space: Space) -> int:
+    """Return how many neighbours to take at a time: fewer where that alone occupies threads."""
+    outer = prod(largest(e) for e in space.extents[:-1])
+    inner = largest(space.extents[-1])
+    if outer >= 8:
+        return LANES
+    most = min(LANES, max(2 * LINE, inner * outer // 4))
+    even = (n for n in range(most - most % LINE, 0, -LINE) if inner % n == 0)
+    return next(even, most - most % LINE)
 
 
 def _mentions(expr: Expr, name: str) -> bool:
