@@ -3,7 +3,11 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from typer.main import get_command
+
+from egraph_fusion.cli import app
 from egraph_fusion.ir.ops import OPERATORS, Kind, Law, Operator
 
 FOLDER = Path(__file__).parent
@@ -45,7 +49,57 @@ def operators_page() -> str:
     return "\n".join([*lines, *(line for k in Kind if k in used for line in table(k))]) + "\n"
 
 
-PAGES = {"operators.md": operators_page}
+CLI_HEAD = """# Command line
+
+Generated from the commands by `make docs`. `egraph-fusion` is also `python -m egraph_fusion`.
+
+Exit codes: 0 done, 1 the work failed (one line on standard error says why, nothing is written), 2
+wrong usage. A spinner on standard error shows progress if that is a terminal. A `.efz` file is
+executable code: run only files that you trust.
+
+Compiled programs are kept in `$EGRAPH_FUSION_CACHE`, else `$XDG_CACHE_HOME/egraph-fusion` or
+`~/.cache/egraph-fusion`, so that a model that was compiled once starts at once;
+`$EGRAPH_FUSION_CACHE_MB` (8192) bounds the megabytes that they take. `$CC` names the C compiler.
+"""
+
+
+def commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every command below a group with its full name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+def parameter_row(parameter: Any) -> str:
+    """One row: how a parameter is written, what it means, its default."""
+    names = [*parameter.opts, *parameter.secondary_opts]
+    written = ", ".join(f"`{n}`" for n in names) if parameter.param_type_name == "option" else ""
+    value = parameter.default
+    shown = "" if value is None or callable(value) or value is False else f" ({value})"
+    meaning = (parameter.help or "").replace("|", "\\|")
+    return f"| {written or f'`{parameter.name.upper()}`'} | {meaning}{shown} |"
+
+
+def command_lines(name: str, command: Any) -> Iterator[str]:
+    """Lines of one command's section."""
+    positional = (p for p in command.params if p.param_type_name == "argument")
+    usage = " ".join([name, *(p.name.upper() + ("..." if p.nargs < 0 else "") for p in positional)])
+    yield f"\n## {name.removeprefix('egraph-fusion ')}\n"
+    yield f"`{usage}`: {command.help}\n"
+    rows = [parameter_row(p) for p in command.params if p.name not in ("help", "debug")]
+    yield from ("| parameter | meaning (default) |\n|---|---|", *rows) if rows else ()
+
+
+def cli_page() -> str:
+    """The page of all commands."""
+    found = commands(get_command(app), "egraph-fusion")
+    lines = [CLI_HEAD, "Every command takes `--debug`: show the traceback of an error."]
+    return "\n".join([*lines, *(line for n, c in found for line in command_lines(n, c))]) + "\n"
+
+
+PAGES = {"cli.md": cli_page, "operators.md": operators_page}
 
 
 def main(arguments: list[str]) -> int:

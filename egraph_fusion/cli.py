@@ -269,7 +269,11 @@ def rules_list(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @rules_app.command("show")
-def rules_show(name: str, as_json: Json = False, debug: Debug = False) -> None:
+def rules_show(
+    name: Annotated[str, typer.Argument(help="The name that `rules list` shows.")],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
     """Show one rule: both sides, guards, level, source."""
     from egraph_fusion import rulesets
 

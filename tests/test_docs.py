@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_models import fresh
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -21,3 +22,34 @@ def test_generated_pages_are_current() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
     assert [t for t in targets if not (page.parent / t).exists()] == []
+
+
+def test_snippets_of_the_python_page_run(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "python_api.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    done = fresh([sys.executable, "-W", "error", "-c", code], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = {"optimized.onnx", "fused.onnx", "model.efz", "sources"}
+    assert {p.name for p in tmp_path.iterdir()} == names
+
+
+def test_the_readme_example_runs(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    prepare = (
+        "from egraph_fusion.frontend.example_models import *\n"
+        "m = materialize(example_path('squeezenet1.1'))\n"
+        "open('model.onnx', 'wb').write(m.SerializeToString())\n"
+        "image = example_inputs(m)['input']\n"
+    )
+    done = fresh([sys.executable, "-W", "error", "-c", prepare + code], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fusion blocks" in done.stdout
+
+
+def test_the_readme_names_commands_that_exist() -> None:
+    text = (ROOT / "README.md").read_text()
+    named = re.findall(r"`egraph-fusion ([a-z]+)", text)
+    assert named
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert [n for n in named if f"`egraph-fusion {n}" not in page] == []
