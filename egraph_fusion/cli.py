@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Rewrite ONNX models by equality saturation, fuse their operators, compile and run them.",
 )
-rules_app = typer.Typer(no_args_is_help=True, help="List and show the rewrite rules.")
+rules_app = typer.Typer(no_args_is_help=True, help="List, show and verify the rewrite rules.")
 app.add_typer(rules_app, name="rules")
 
 Model = Annotated[str, typer.Argument(help="An ONNX model file.", show_default=False)]
@@ -280,6 +280,40 @@ def rules_show(
     with _errors(debug):
         found = rulesets.find(name)
         _emit(as_json, terminal.rules_data([found])[0], terminal.rule_text(found))
+
+
+@rules_app.command("verify")
+def rules_verify(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of ours or Python files; all if absent.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes that share the rules.", min=1)] = 1,
+    max_examples: Annotated[int, typer.Option(help="Examples for each rule.", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same verdicts.")] = 0,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for each rule.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.")] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Try to refute rules; a wrong one comes with a snippet that shows it (exit code 1)."""
+    from egraph_fusion.rulesets import verify_report as report
+
+    with _errors(debug):
+        rows: list[report.Row] = []
+        rules = report.named_rules(names or ())
+        for row in report.verify_all(rules, jobs, max_examples, seed, time_limit):
+            rows.append(row)
+            if not as_json:
+                typer.echo(report.as_text(row))
+        totals = report.summary(rows)
+        if junit is not None:
+            junit.write_text(report.as_junit(rows))
+        if as_json:
+            typer.echo(json.dumps({**totals, "results": [r.to_dict() for r in rows]}, indent=2))
+        else:
+            typer.echo(", ".join(f"{n} {word}" for word, n in totals.items() if word != "all_ok"))
+        if not totals["all_ok"]:
+            raise typer.Exit(1)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import runpy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from egraph_fusion.rulesets.associative import ASSOCIATIVE
 from egraph_fusion.rulesets.commutative import COMMUTATIVE
 from egraph_fusion.rulesets.distributive import DISTRIBUTIVE
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.rule_files import rules_in_file
 from egraph_fusion.rulesets.structural import STRUCTURAL
 
 __all__ = ["ALL", "STRUCTURAL", "default_rules", "rules_in_file", "select"]
@@ -49,21 +49,6 @@ def select(
 def find(name: str) -> Rule:
     """Return the rule of ours called `name`; RuleError lists names like it if there is none."""
     return _named({r.name: r for r in default_rules()}, name)
-
-
-def rules_in_file(path: Path) -> tuple[Rule, ...]:
-    """Return the rules that a Python file defines at its top level, alone or in sequences."""
-    try:
-        namespace = runpy.run_path(str(path))
-    except (OSError, SyntaxError) as e:
-        raise RuleError(f"cannot read rules from {path}: {e}") from e
-    found: dict[str, Rule] = {}
-    for value in namespace.values():
-        members: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
-        found |= {r.name: r for r in members if isinstance(r, Rule)}
-    if not found:
-        raise RuleError(f"{path} defines no rule; write `r = rulesets.rule(...)` at its top level")
-    return tuple(found.values())
 
 
 def _named(ours: dict[str, Rule], name: str) -> Rule:

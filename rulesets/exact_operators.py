@@ -35,6 +35,10 @@ class Group(Protocol):
         """Return a literal."""
         ...
 
+    def literal(self, value: float) -> Any:
+        """Return a number that a rule is written with: 0.1 is a tenth."""
+        ...
+
     def total(self, values: Sequence[Any]) -> Any:
         """Return a sum."""
         ...

@@ -53,6 +53,10 @@ class RealScalars(Enclosures):
             return UNKNOWN
         return self.settled(Fraction(value))
 
+    def literal(self, value: float) -> Value:
+        """Return a number of a rule: the decimal fraction that it is written as."""
+        return self.settled(Fraction(repr(value))) if math.isfinite(value) else UNKNOWN
+
     @strict
     def add(self, x: Real, y: Real) -> Value:
         """Add."""

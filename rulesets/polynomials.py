@@ -94,6 +94,10 @@ class Symbolic:
         """Return a literal."""
         return constant(Fraction(value))
 
+    def literal(self, value: float) -> Ratio:
+        """Return a number of a rule: the decimal fraction that it is written as."""
+        return constant(Fraction(repr(value)))
+
     def add(self, x: Ratio | Fraction, y: Ratio | Fraction) -> Ratio:
         """Add."""
         p, q = _ratio(x), _ratio(y)

@@ -27,6 +27,8 @@ LEAST = 25
 """Examples that each operator of a schema gets at least (if that many are asked for at all)."""
 MANY, ENOUGH = 4, 15
 """More instances than `MANY` share their shapes, if more than `ENOUGH` of those fit."""
+SMALL, SMALL_SETTINGS, SMALL_EXAMPLES = 6, 8, 60
+"""Elements, settings and examples of the search for a smaller counterexample."""
 LEAST_WITHOUT = 100
 """Examples that must fail to refute a rule without a guard before the guard is called unneeded."""
 
@@ -143,7 +145,18 @@ class _Search:
                 self.found = Counterexample(rule, _ones(rule, s), s.refusal)
                 return True
         self._random(rule, found, examples, seed)
+        if self.found is not None and self.shrink:
+            self._smaller(self.found, found, seed)
         return self.found is not None
+
+    def _smaller(self, first: Counterexample, found: Sequence[Setting], seed: int) -> None:
+        """Look for a counterexample in the smallest settings, which hypothesis rarely gets to."""
+        size = first.environment.setting.size
+        small = [s for s in found if 0 < s.size[0] <= SMALL and s.size < size]
+        for s in small[:SMALL_SETTINGS]:
+            self._random(first.rule, [s], SMALL_EXAMPLES, seed)
+            if self.found is not first:
+                return
 
     def _random(self, rule: Rule, found: Sequence[Setting], examples: int, seed: int) -> None:
         phases = [Phase.generate, *([Phase.shrink] if self.shrink else [])]

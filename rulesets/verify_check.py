@@ -13,9 +13,9 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.exact_functions import RealFunctions
 from egraph_fusion.rulesets.exact_numbers import DIGITS, Interval, Rounding, Special, from_array
 from egraph_fusion.rulesets.guards import Form, Guard
-from egraph_fusion.rulesets.pattern import Pattern
+from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.strategies import Environment
-from egraph_fusion.rulesets.verify_terms import REFUSALS, Program, Step
+from egraph_fusion.rulesets.verify_terms import REFUSALS, Program, Step, scalar_array
 
 ACCURACIES = (DIGITS, 5 * DIGITS)
 """Digits for the first and, where that leaves two values undecided, the second attempt."""
@@ -97,15 +97,26 @@ def _defined(program: Program, values: Sequence[Array]) -> bool:
 def _over_reals(e: Environment, right: Program) -> Trial:
     if not all(np.isfinite(v).all() for v in e.arrays.values() if v.dtype.kind not in "biu"):
         return Trial(None, "not applicable")
-    exact = {p: v if v.dtype.kind in "iu" else from_array(v) for p, v in e.arrays.items()}
     trial = Trial(None, "undecided")
     for digits in ACCURACIES:
-        trial = _compared(REALS[digits], e.setting.left, right, exact)
+        reals = REALS[digits]
+        trial = _compared(reals, e.setting.left, right, _exact(reals, e))
         if trial.problem is not None or trial.how == "reals":
             break
     if trial.problem is not None or e.rule.level == "real":
         return trial
-    return _in_floats(e, right, exact, trial)
+    return _in_floats(e, right, trial)
+
+
+def _exact(scalars: RealFunctions, e: Environment) -> dict[Pattern, Any]:
+    """Return the operands as exact values; numbers of the rule are what they are written as."""
+    out: dict[Pattern, Any] = {}
+    for p, v in e.arrays.items():
+        if isinstance(p, Number):
+            out[p] = np.full(v.shape, scalar_array(scalars.literal(p.value)))
+        else:
+            out[p] = v if v.dtype.kind in "iu" else from_array(v)
+    return out
 
 
 def _compared(
@@ -133,7 +144,7 @@ def shown(x: Any) -> str:
     return text if len(text) < 30 else f"{float(x)!r}"
 
 
-def _in_floats(e: Environment, right: Program, exact: Mapping[Pattern, Any], reals: Trial) -> Trial:
+def _in_floats(e: Environment, right: Program, reals: Trial) -> Trial:
     """Compare the floating-point results if everything on the way to them is finite."""
     left = e.setting.left
     with np.errstate(all="ignore"):
@@ -141,6 +152,7 @@ def _in_floats(e: Environment, right: Program, exact: Mapping[Pattern, Any], rea
     if not all(_finite(v) for v in (*lefts, *rights)):
         return reals
     scalars = FLOATS[e.setting.dtype]
+    exact = _exact(scalars, e)
     x, y = lefts[left.root].reshape(-1), rights[right.root].reshape(-1)
     around_x = left.run_exactly(scalars, exact)[left.root].reshape(-1)
     around_y = right.run_exactly(scalars, exact)[right.root].reshape(-1)

@@ -152,6 +152,8 @@ def prepared(
     rule: Rule, shapes: Mapping[Pattern, Sizes], dtype: DType, rng: Random, attributes: Attributes
 ) -> Setting | None:
     """Return the setting with these shapes; None if the left side or a guard refuses them."""
+    if not dtype.is_float and any(isinstance(p, Number) and p.value % 1 for p in shapes):
+        return None
     dtypes = leaf_dtypes(rule.lhs, dtype)
     types = {p: TensorType(dtypes[p], s) for p, s in shapes.items()}
     c = Compiler(types, dtype, lambda *a: choose_attributes(rng, *a), dict(attributes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,20 +85,24 @@ class Program:
     def run(self, arrays: Mapping[Pattern, Array]) -> list[Array]:
         """Return every value, in the operands' own dtypes."""
         values = [arrays[p] for p in self.leaves]
-        for s in self.steps:
-            if isinstance(s, Literal):
-                values.append(np.asarray(s.value, self.dtype.numpy))
-                continue
-            operands = [values[i] for i in s.operands]
-            values.append(OPERATORS[s.op].evaluate(operands, s.attrs)[s.output])
+        with warnings.catch_warnings():  # numpy warns of means of nothing, and of overflow
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for s in self.steps:
+                values.append(self._evaluated(s, values))
         return values
+
+    def _evaluated(self, s: Step | Literal, values: Sequence[Array]) -> Array:
+        if isinstance(s, Literal):
+            return np.asarray(s.value, self.dtype.numpy)
+        operands = [values[i] for i in s.operands]
+        return OPERATORS[s.op].evaluate(operands, s.attrs)[s.output]
 
     def run_exactly(self, scalars: Group, arrays: Mapping[Pattern, Any]) -> list[Any]:
         """Return every value over exact numbers."""
         values = [arrays[p] for p in self.leaves]
         for s in self.steps:
             if isinstance(s, Literal):
-                values.append(scalar_array(scalars.const(s.value)))
+                values.append(scalar_array(scalars.literal(s.value)))
                 continue
             operands = [values[i] for i in s.operands]
             found = apply_exactly(scalars, s.op, operands, s.attrs, self.dtype)
