@@ -18,7 +18,9 @@ from egraph_fusion.egraph.state import EState
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.extract import EXTRACTORS
 from egraph_fusion.extract.cost import COST_MODELS
-from egraph_fusion.ir.graph import Graph
+from egraph_fusion.frontend import expressible
+from egraph_fusion.ir.graph import Graph, Node, frozen_attrs
+from egraph_fusion.ir.tensors import TensorType
 from egraph_fusion.rulesets import default_rules, select
 from egraph_fusion.rulesets.rule import LEVELS, Rule
 
@@ -48,12 +50,12 @@ class Report:
     enodes: int = 0
     saturated: bool = False
     stop_reason: str = ""
-    rule_hits: dict[str, int] = field(default_factory=dict)
-    rule_uses: dict[str, int] = field(default_factory=dict)
+    rule_hits: dict[str, int] = field(default_factory=dict[str, int])
+    rule_uses: dict[str, int] = field(default_factory=dict[str, int])
     extraction_gap: float | None = None
-    assumptions: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list[str])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    notes: list[str] = field(default_factory=list[str])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -95,10 +97,12 @@ def optimize(
 
     `rules` are rules or their names, or the path of a Python file that defines some; None means
     all of ours.  `without` leaves rules out by name.  `numerics` is the level of rules admitted.
-    `allowed` refuses new nodes, given operator, types and attributes.  Raises OptimizeError for
-    unknown options and RuleError for unusable rules.
+    `allowed` refuses new nodes, given operator, types and attributes; by default those that the
+    graph's opset cannot express.  Raises OptimizeError for unknown options and RuleError for
+    unusable rules.
     """
     _check_options(numerics, extractor, cost)
+    writable = allowed or expressible_in(graph)
     used = select(default_rules() if rules is None else rules, without)
     clock = _Clock()
     result = saturate(graph, used, numerics, Limits(node_limit, iter_limit, time_limit))
@@ -108,7 +112,7 @@ def optimize(
     for state in reversed(result.states):
         left = max(time_limit - clock.total, 1.0)
         try:
-            candidates.append(_extracted(result, state, extractor, cost, allowed, left))
+            candidates.append(_extracted(result, state, extractor, cost, writable, left))
         except OptimizeError as e:
             notes.append(str(e))
             continue
@@ -117,6 +121,26 @@ def optimize(
     clock.stop("extract")
     best = _best(graph, candidates)
     return Optimized(best.graph, _report(graph, result, best, clock.seconds, notes))
+
+
+def expressible_in(graph: Graph) -> Allowed:
+    """Return the test whether a new node can be written in the graph's opset."""
+
+    def allowed(
+        op: str,
+        ins: tuple[TensorType | None, ...],
+        outs: tuple[TensorType, ...],
+        attrs: dict[str, Any],
+    ) -> bool:
+        operands = tuple(f"x{i}" if t else "" for i, t in enumerate(ins))
+        results = tuple(f"y{i}" for i, _ in enumerate(outs))
+        types = {f"x{i}": t for i, t in enumerate(ins) if t}
+        types |= dict(zip(results, outs, strict=True))
+        node = Node(op, operands, results, frozen_attrs(attrs))
+        alone = Graph("", tuple(types), results, (node,), types, opset=graph.opset)
+        return not expressible(node, alone)
+
+    return allowed
 
 
 class _Clock:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import AttrValue
@@ -53,7 +54,7 @@ def attribute_value(name: str, value: object) -> AttrTerm:
         case int():
             return int(value)
         case list() | tuple():
-            return _tuple(name, tuple(value))
+            return _tuple(name, tuple(cast("Sequence[object]", value)))
         case _:
             raise RuleError(f"attribute {name} cannot be {value!r}")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from egraph_fusion.egraph.interning import Interner, Typed
+from egraph_fusion.egraph.interning import Bundle, Interner, Typed
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import frozen_attrs
@@ -103,7 +103,8 @@ def out_demand(interner: Interner) -> Demand:
         typed: Typed = interner.value(row[0])
         if not 0 <= row[1] < len(typed.types) or typed.types[row[1]] is None:
             return []
-        return [f"(set (got-out {_text(row)}) {interner.types((typed.types[row[1]],))})"]
+        one: Bundle = (typed.types[row[1]],)
+        return [f"(set (got-out {_text(row)}) {interner.types(one)})"]
 
     table = "(function got-out (i64 i64) i64 :merge old)"
     return Demand("out", "i64 i64", (table,), answer)

@@ -51,7 +51,9 @@ class Prices:
     state: EState
     model: CostModel
     allowed: Allowed | None = None
-    known: dict[tuple[Any, ...], int | None] = field(default_factory=dict)
+    known: dict[tuple[Any, ...], int | None] = field(
+        default_factory=dict[tuple[Any, ...], int | None]
+    )
 
     def of(self, eclass: int, n: ENode) -> int | None:
         """Return the price of `n`, a member of `eclass`."""

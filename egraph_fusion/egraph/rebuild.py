@@ -53,10 +53,10 @@ class _Rebuilder:
     prices: Prices
     chosen: Mapping[int, ENode]
     rule_names: tuple[str, ...]
-    nodes: list[tuple[int, Node]] = field(default_factory=list)
-    types: dict[str, TensorType] = field(default_factory=dict)
-    constants: dict[str, Constant] = field(default_factory=dict)
-    uses: dict[int, int] = field(default_factory=dict)
+    nodes: list[tuple[int, Node]] = field(default_factory=list[tuple[int, Node]])
+    types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
+    constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
+    uses: dict[int, int] = field(default_factory=dict[int, int])
 
     def __post_init__(self) -> None:
         loaded, graph = self.loaded, self.loaded.graph
@@ -214,7 +214,7 @@ class _Rebuilder:
             return self.name_of[eclass]
         n = self.chosen[eclass]
         graph = self.loaded.graph
-        if n.constructor == "Const" and isinstance(n.attrs[0], int):
+        if n.constructor == "Const":
             source = self.value_names[n.attrs[0]]
             constant = graph.constants[source]
         else:

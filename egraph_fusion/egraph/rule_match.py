@@ -53,11 +53,11 @@ class Match:
 
     interner: Interner
     outputs: Mapping[str, int]
-    atoms: list[str] = field(default_factory=list)
-    bound: dict[Pattern, str] = field(default_factory=dict)
-    index_operands: set[str] = field(default_factory=set)
-    questions: dict[str, str] = field(default_factory=dict)  # want atom → answer atom
-    demands: dict[str, Demand] = field(default_factory=dict)
+    atoms: list[str] = field(default_factory=list[str])
+    bound: dict[Pattern, str] = field(default_factory=dict[Pattern, str])
+    index_operands: set[str] = field(default_factory=set[str])
+    questions: dict[str, str] = field(default_factory=dict[str, str])  # want atom → answer atom
+    demands: dict[str, Demand] = field(default_factory=dict[str, Demand])
     dtype: str = ""
 
     def fresh(self, stem: str) -> str:

@@ -138,8 +138,8 @@ class _Actions:
     m: Match
     rule: Rule
     number: int
-    lines: list[str] = field(default_factory=list)
-    built: dict[Pattern, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list[str])
+    built: dict[Pattern, str] = field(default_factory=dict[Pattern, str])
 
     def build(self, p: Pattern) -> str:
         """Add the commands that make `p`; return what names it."""

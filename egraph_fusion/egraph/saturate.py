@@ -58,11 +58,11 @@ class _Run:
     worker: Worker
     limits: Limits
     deadline: float
-    states: list[EState] = field(default_factory=list)
-    hits: dict[str, int] = field(default_factory=dict)
-    growth: list[int] = field(default_factory=list)
-    banned: dict[str, int] = field(default_factory=dict)
-    bans: dict[str, int] = field(default_factory=dict)
+    states: list[EState] = field(default_factory=list[EState])
+    hits: dict[str, int] = field(default_factory=dict[str, int])
+    growth: list[int] = field(default_factory=list[int])
+    banned: dict[str, int] = field(default_factory=dict[str, int])
+    bans: dict[str, int] = field(default_factory=dict[str, int])
     iterations: int = 0
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
