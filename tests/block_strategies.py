@@ -154,3 +154,64 @@ def blocks(draw: st.DrawFn) -> Graph:
             g.output(value)
             wanted.discard(value)
     return g.build()
+
+
+@st.composite
+def images(draw: st.DrawFn) -> Graph:
+    """A convolution or pooling of any window, with something before or after it."""
+    data = draw(st.data())
+    g = GraphBuilder("image")
+    rank = draw(st.integers(1, 2))
+    group, each = draw(st.sampled_from(((1, 3), (1, 8), (1, 17), (2, 4), (6, 1), (19, 1))))
+    size = [draw(st.integers(5, 12)) for _ in range(rank)]
+    x = g.add_input("a", TensorType(DType.FLOAT32, (draw(st.integers(1, 2)), group * each, *size)))
+    if draw(st.booleans()):
+        x = unary(g, data, x)
+    y = draw(st.sampled_from((convolution, pool)))(g, data, x, group)
+    if draw(st.booleans()):
+        y = g.op("Add", y, y) if draw(st.booleans()) else with_constant(g, data, y)
+    g.output(unary(g, data, y))
+    if draw(st.booleans()):
+        g.output(y)
+    return g.build()
+
+
+def window(
+    data: st.DataObject, size: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Draw kernel, strides, pads and dilations that leave a result."""
+    kernel = tuple(data.draw(st.integers(1, 3)) for _ in size)
+    dilations = tuple(data.draw(st.integers(1, 2)) for _ in size)
+    strides = tuple(data.draw(st.integers(1, 3)) for _ in size)
+    pads = tuple(data.draw(st.integers(0, k - 1)) for k in (*kernel, *kernel))
+    return kernel, strides, pads, dilations
+
+
+def convolution(g: GraphBuilder, data: st.DataObject, x: str, group: int) -> str:
+    """Convolve, or convolve transposed."""
+    _, channels, *size = shape_of(g, x)
+    kernel, strides, pads, dilations = window(data, tuple(size))
+    outer = group * data.draw(st.sampled_from((1, 1, 3, 9)))
+    if data.draw(st.integers(0, 4)) == 0:
+        w = g.const(weights(data, channels, outer // group, *kernel))
+        return g.op("ConvTranspose", x, w, strides=strides, pads=pads, group=group)
+    operands = [x, g.const(weights(data, outer, channels // group, *kernel))]
+    if data.draw(st.booleans()):
+        operands.append(g.const(weights(data, outer)))
+    return g.op("Conv", *operands, strides=strides, pads=pads, dilations=dilations, group=group)
+
+
+def pool(g: GraphBuilder, data: st.DataObject, x: str, _group: int) -> str:
+    """Pool with a maximum or an average."""
+    kernel, strides, pads, _ = window(data, shape_of(g, x)[2:])
+    if data.draw(st.booleans()):
+        return g.op("MaxPool", x, kernel_shape=kernel, strides=strides, pads=pads)
+    include = data.draw(st.integers(0, 1))
+    return g.op(
+        "AveragePool",
+        x,
+        kernel_shape=kernel,
+        strides=strides,
+        pads=pads,
+        count_include_pad=include,
+    )

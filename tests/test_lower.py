@@ -1,7 +1,7 @@
 """Lowered blocks of every kind, compiled together and compared with float64."""
 
 import pytest
-from block_strategies import blocks
+from block_strategies import blocks, images
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runner import CProgram, OpenCLProgram
@@ -66,7 +66,7 @@ def test_block_computes_what_its_nodes_mean(
 
 
 @settings(max_examples=3)
-@given(st.lists(blocks(), min_size=25, max_size=25))
+@given(st.lists(st.one_of(blocks(), images()), min_size=30, max_size=30))
 def test_random_blocks_compute_what_their_nodes_mean(graphs: list[Graph]) -> None:
     found = [lowered(graph, images=i % 2 == 1) for i, graph in enumerate(graphs)]
     program = program_of(found)
