@@ -20,7 +20,7 @@ from egraph_fusion.ir.ops.contraction import einsum_terms
 from egraph_fusion.ir.ops.operator import integer, integers, normalized, number
 from egraph_fusion.ir.ops.windows import view, windows
 from egraph_fusion.ir.tensors import DType, TensorType
-from egraph_fusion.rulesets.exact_numbers import UNDEFINED, from_array
+from egraph_fusion.rulesets.exact_numbers import UNDEFINED
 
 LOOKUPS = ("Gather", "GatherElements", "GatherND", "Trilu")
 COMPUTING = ("Resize", "EyeLike", "OneHot")
@@ -32,11 +32,7 @@ class Group(Protocol):
     """Scalar operators (those named here, and any that an operator's meaning uses), and sums."""
 
     def const(self, value: float) -> Any:
-        """Return a literal."""
-        ...
-
-    def literal(self, value: float) -> Any:
-        """Return a number that a rule is written with: 0.1 is a tenth."""
+        """Return a literal: the decimal fraction that it is written as."""
         ...
 
     def total(self, values: Sequence[Any]) -> Any:
@@ -60,10 +56,8 @@ class NoMeaningError(RuleError):
     """An operator has no meaning over the reals (bit operations, strings, random numbers)."""
 
 
-def apply_exactly(
-    scalars: Group, op: str, values: Sequence[Any], attrs: Attrs, dtype: DType
-) -> tuple[Any, ...]:
-    """Apply an operator to object arrays; `dtype` is that of float constants in its body.
+def apply_exactly(scalars: Group, op: str, values: Sequence[Any], attrs: Attrs) -> tuple[Any, ...]:
+    """Apply an operator to object arrays.
 
     Raises NoMeaningError where the operator has no meaning over the reals.
     """
@@ -75,7 +69,7 @@ def apply_exactly(
     if operator.reduction is not None:
         return (_reduced(scalars, operator, values[0], attrs),)
     if operator.body is not None:
-        body = _Body(scalars, values, dtype)
+        body = _Body(scalars, values)
         return tuple(body.values[r] for r in operator.body(body, body.operands, attrs))
     if op in LOOKUPS or (operator.kind is Kind.MOVEMENT and op not in COMPUTING):
         return _moved(operator, values, attrs)
@@ -324,10 +318,13 @@ MEANINGS: dict[str, Meaning] = {
 
 
 class _Body:
-    """A builder that applies exactly what a composite's body builds."""
+    """A builder that applies exactly what a composite's body builds.
 
-    def __init__(self, scalars: Group, values: Sequence[Any], dtype: DType) -> None:
-        self.scalars, self.dtype = scalars, dtype
+    Types are those of float64, so that constants of the body are not rounded.
+    """
+
+    def __init__(self, scalars: Group, values: Sequence[Any]) -> None:
+        self.scalars = scalars
         self.operands = tuple("" if v is None else f"x{i}" for i, v in enumerate(values))
         self.values: dict[str, Any] = {
             n: v for n, v in zip(self.operands, values, strict=True) if n
@@ -335,18 +332,19 @@ class _Body:
 
     def type_of(self, value: str) -> TensorType:
         """Return the type of a value."""
-        return TensorType(self.dtype, self.values[value].shape)
+        return TensorType(DType.FLOAT64, self.values[value].shape)
 
     def const(self, array: Array) -> str:
         """Return a constant."""
-        return self._named(from_array(array))
+        items = [self.scalars.const(float(v)) for v in array.reshape(-1).tolist()]
+        return self._named(_objects(items, array.shape))
 
     def op(self, name: str, *inputs: str, **attrs: AttrValue) -> str:
         """Apply an operator."""
         types = tuple(self.type_of(v) if v else None for v in inputs)
         filled = normalized(OPERATORS[name], types, attrs)
         operands = [self.values[v] if v else None for v in inputs]
-        return self._named(apply_exactly(self.scalars, name, operands, filled, self.dtype)[0])
+        return self._named(apply_exactly(self.scalars, name, operands, filled)[0])
 
     def _named(self, value: Any) -> str:
         name = f"t{len(self.values)}"

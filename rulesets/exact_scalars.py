@@ -48,13 +48,7 @@ class RealScalars(Enclosures):
     """Scalar operators on `Value`s: exact where rational, enclosed elsewhere, undefined outside."""
 
     def const(self, value: float) -> Value:
-        """Return a literal (rounded to the dtype, if there is one)."""
-        if not math.isfinite(value):
-            return UNKNOWN
-        return self.settled(Fraction(value))
-
-    def literal(self, value: float) -> Value:
-        """Return a number of a rule: the decimal fraction that it is written as."""
+        """Return a literal: the decimal fraction that it is written as (0.1 is a tenth)."""
         return self.settled(Fraction(repr(value))) if math.isfinite(value) else UNKNOWN
 
     @strict

@@ -196,6 +196,12 @@ def identity_perm(perm: AttrValue) -> bool:
 
 
 @_guard(Form.TYPE, 1)
+def all_zero(amounts: AttrValue) -> bool:
+    """Every number of the attribute is 0."""
+    return not any(_ints(amounts))
+
+
+@_guard(Form.TYPE, 1)
 def swaps_last_two(perm: AttrValue) -> bool:
     """The permutation exchanges the last two axes and nothing else."""
     p = _ints(perm)

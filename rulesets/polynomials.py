@@ -91,11 +91,7 @@ class Symbolic:
     divisors: list[Polynomial] = field(default_factory=list[Polynomial])
 
     def const(self, value: float) -> Ratio:
-        """Return a literal."""
-        return constant(Fraction(value))
-
-    def literal(self, value: float) -> Ratio:
-        """Return a number of a rule: the decimal fraction that it is written as."""
+        """Return a literal: the decimal fraction that it is written as."""
         return constant(Fraction(repr(value)))
 
     def add(self, x: Ratio | Fraction, y: Ratio | Fraction) -> Ratio:

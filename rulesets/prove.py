@@ -97,7 +97,7 @@ def _symbols(s: Setting, p: Pattern, shape: Sequence[int]) -> Any:
         return (np.arange(size) % max(1, s.index_limits[p])).reshape(tuple(shape))
     out = np.empty(size, dtype=object)
     for i in range(size):
-        out[i] = Symbolic().literal(p.value) if isinstance(p, Number) else symbol(f"{p}.{i}")
+        out[i] = Symbolic().const(p.value) if isinstance(p, Number) else symbol(f"{p}.{i}")
     return out.reshape(tuple(shape))
 
 

@@ -11,6 +11,7 @@ from egraph_fusion.rulesets.functions import (
     vector_of,
 )
 from egraph_fusion.rulesets.guards import (
+    all_zero,
     along_last,
     broadcasts_into,
     constant,
@@ -74,7 +75,7 @@ MOVEMENT = (
          level="exact", dtypes="any"),
     rule("slice-none",     ops.slice(a, attrs=p),         a, [same_shape(ops.slice(a, attrs=p), a)],
          level="exact", dtypes="any"),
-    rule("pad-none",       ops.pad(a, attrs=p),           a, [same_shape(ops.pad(a, attrs=p), a)],
+    rule("pad-none",       ops.pad(a, pads=q, attrs=p),   a, [all_zero(q)],
          level="exact", dtypes="any"),
     rule("squeeze-unsqueeze",
          ops.squeeze(ops.unsqueeze(a, axes=axes), axes=axes), a, level="exact", dtypes="any"),

@@ -20,7 +20,7 @@ from egraph_fusion.rulesets.pattern import Apply, Many, Pattern, walk
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.strategies import Environment, environments_in
 from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
-from egraph_fusion.rulesets.verify_settings import Setting, settings_like, settings_of
+from egraph_fusion.rulesets.verify_settings import TYPED, Setting, settings_like, settings_of
 from egraph_fusion.rulesets.verify_snippet import snippet
 
 LEAST = 25
@@ -244,7 +244,7 @@ def _searched(
     search = _Search(rule, deadline, shrink, violating)
     instances = [list(d.instances()) for d in rule.directions()]
     each = max(min(LEAST, max_examples), max_examples // sum(map(len, instances)))
-    shaped = violating if violating and violating.kind.form is Form.TYPE else None
+    shaped = violating if violating and violating.kind.form in TYPED else None
     pairs = (pair for some in instances for pair in _with_settings(some, seed, shaped))
     for instance, found in pairs:
         if search.late() or search.refuted(instance, found, each, seed):

@@ -113,7 +113,7 @@ def _exact(scalars: RealFunctions, e: Environment) -> dict[Pattern, Any]:
     out: dict[Pattern, Any] = {}
     for p, v in e.arrays.items():
         if isinstance(p, Number):
-            out[p] = np.full(v.shape, scalar_array(scalars.literal(p.value)))
+            out[p] = np.full(v.shape, scalar_array(scalars.const(p.value)))
         else:
             out[p] = v if v.dtype.kind in "iu" else from_array(v)
     return out

@@ -11,13 +11,10 @@ from typing import Any
 
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.tensors import DType, TensorType
-from egraph_fusion.rulesets.functions import call
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
-    AttrTerm,
-    Computed,
     Number,
     Output,
     Pattern,
@@ -62,17 +59,9 @@ class Setting:
     index_limits: Mapping[Pattern, int] = field(default_factory=dict[Pattern, int])
 
     def violates(self, g: Guard) -> bool:
-        """Whether a guard on shapes and attributes does not hold."""
-        return not g.kind.test(*map(self._argument, g.args))
-
-    def _argument(self, a: Pattern | AttrTerm) -> Any:
-        if isinstance(a, Pattern):
-            return self.left.types[self.left.places[a]].shape
-        if isinstance(a, Attribute):
-            return self.attributes[a.name]
-        if isinstance(a, Computed):
-            return call(a.function, tuple(map(self._argument, a.args)))
-        return a
+        """Whether a guard on types and attributes does not hold."""
+        types = {p: self.left.types[i] for p, i in self.left.places.items()}
+        return not _holds(g, Compiler({}, self.dtype, _refuse, self.attributes, types))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -190,9 +179,22 @@ def _unenlarged(
     return small.left(rule.lhs).type == left.type
 
 
+def _refuse(op: str, _types: Sequence[TensorType], _given: Mapping[str, Any]) -> Any:
+    raise IllTypedError(f"{op}: attributes are chosen already")
+
+
+TYPED = (Form.TYPE, Form.DTYPE)
+"""Forms of guards that settings decide, whatever the elements."""
+
+
 def _guards_hold(rule: Rule, c: Compiler) -> bool:
-    shaped = (g for g in rule.when if g.kind.form is Form.TYPE)
-    return all(g.kind.test(*map(c.argument, g.args)) for g in shaped)
+    return all(_holds(g, c) for g in rule.when if g.kind.form in TYPED)
+
+
+def _holds(g: Guard, c: Compiler) -> bool:
+    if g.kind.form is Form.DTYPE:
+        return g.kind.test(*(c.known[p].dtype for p in g.patterns))
+    return g.kind.test(*map(c.argument, g.args))
 
 
 def _index_limits(left: Program) -> dict[Pattern, int]:

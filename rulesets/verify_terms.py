@@ -102,10 +102,10 @@ class Program:
         values = [arrays[p] for p in self.leaves]
         for s in self.steps:
             if isinstance(s, Literal):
-                values.append(scalar_array(scalars.literal(s.value)))
+                values.append(scalar_array(scalars.const(s.value)))
                 continue
             operands = [values[i] for i in s.operands]
-            found = apply_exactly(scalars, s.op, operands, s.attrs, self.dtype)
+            found = apply_exactly(scalars, s.op, operands, s.attrs)
             values.append(found[s.output])
         return values
 
