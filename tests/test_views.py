@@ -248,15 +248,15 @@ def test_no_kernel_runs_for_a_layout_operator(name: str) -> None:
 
 
 def random_net(seed: int) -> Graph:
-    """A dozen convolutions, poolings, activations, concatenations and splits."""
+    """Some convolutions, poolings, activations, concatenations and splits."""
     n = Net()
     random = np.random.default_rng(seed)
     values = [n.conv(n.x, 8)]
-    for _ in range(12):
+    for _ in range(9):
         one, two = (
             values[int(i)] for i in random.integers(max(0, len(values) - 4), len(values), 2)
         )
-        match random.integers(6):
+        match int(random.integers(6)):
             case 0:
                 values.append(n.conv(one, int(random.integers(2, 9)), int(random.choice([1, 3]))))
             case 1:
@@ -268,11 +268,11 @@ def random_net(seed: int) -> Graph:
             case 4:
                 values.append(n.conv(one, n.channels(one), 3, group=n.channels(one)))
             case _:
-                values.append(n.concat(one, two))
+                values += [n.concat(one, two)] if n.channels(one) + n.channels(two) < 40 else []
     return n.graph(*dict.fromkeys([values[-1], values[-3], values[-5]]))
 
 
-SEEDS = range(14)
+SEEDS = range(10)
 
 
 @pytest.fixture(scope="module")

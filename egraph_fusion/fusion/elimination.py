@@ -29,7 +29,12 @@ def without_copies(plan: Plan, native: Callable[[Block], bool]) -> Plan:
 
     `native` says whether a kernel runs a block; what the fallback sees lies in memory of its own.
     """
-    elimination = _Elimination(plan, cache(lambda i: native(plan.blocks[i])))
+
+    @cache
+    def runs(i: int) -> bool:
+        return native(plan.blocks[i])
+
+    elimination = _Elimination(plan, runs)
     for i, block in enumerate(plan.blocks):
         elimination.visit(i, block)
     return elimination.result() if elimination.hosts else plan
