@@ -32,7 +32,8 @@ from egraph_fusion.codegen.lower_elements import Elements, Index, Source, is_red
 from egraph_fusion.codegen.lower_meaning import terms_of
 from egraph_fusion.codegen.lower_nests import Target, parallel
 from egraph_fusion.codegen.lower_push import depends
-from egraph_fusion.codegen.lower_rows import RowState, worth_keeping
+from egraph_fusion.codegen.lower_row_state import RowState
+from egraph_fusion.codegen.lower_rows import worth_keeping
 from egraph_fusion.codegen.lower_space import Space
 from egraph_fusion.codegen.lower_terms import Terms, ints
 from egraph_fusion.codegen.schedule import TargetInfo
