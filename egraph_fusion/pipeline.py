@@ -13,6 +13,7 @@ from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.errors import CompileError, EgraphFusionError
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend import save as save_model
+from egraph_fusion.frontend.bodies import load_body
 from egraph_fusion.frontend.expansion import expand
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.frontend.input_values import fix_input_values, value_inputs
@@ -229,7 +230,7 @@ def _bodies(options: Options) -> Callable[[bytes, bool], Session]:
     """Return what makes sessions of the bodies of control flow."""
 
     def make(model: bytes, steady: bool) -> Session:
-        return session(load(onnx.ModelProto.FromString(model)), options, bind=steady)
+        return session(load_body(model), options, bind=steady)
 
     return make
 

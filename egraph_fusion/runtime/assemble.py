@@ -16,7 +16,7 @@ from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.fusion.plan import Block, Plan, make_block
 from egraph_fusion.ir.graph import Array, Graph, Node
 from egraph_fusion.runtime import fallback
-from egraph_fusion.runtime.control_flow import control_step
+from egraph_fusion.runtime.control_step import control_step
 from egraph_fusion.runtime.placement import Placement, place_values
 from egraph_fusion.runtime.program import (
     Bytes,

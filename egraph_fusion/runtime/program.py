@@ -79,7 +79,38 @@ class FallbackStep:
     record: StepRecord
 
 
-Step = NativeStep | FallbackStep
+@dataclass(frozen=True, slots=True)
+class ControlBody:
+    """One graph of a control-flow step: `model` is a serialized ONNX model.
+
+    Its inputs are `formals`, whose declared ranks `ranks` gives (-1: none), then `captures`, each
+    with the slot it is read from.  `results` are the declared types of its outputs, with sizes of
+    0 where none is declared.
+    """
+
+    model: bytes
+    formals: tuple[str, ...]
+    ranks: tuple[int, ...]
+    captures: tuple[tuple[str, int], ...]
+    results: tuple[TensorType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlStep:
+    """An If, Loop or Scan; `operands` and `writes` are slots, -1 where one is absent.
+
+    `attrs` holds the axes and directions of Scan.
+    """
+
+    op: str
+    bodies: tuple[ControlBody, ...]
+    operands: tuple[int, ...]
+    writes: tuple[int, ...]
+    attrs: Mapping[str, tuple[int, ...]]
+    record: StepRecord
+
+
+Step = NativeStep | FallbackStep | ControlStep
 
 
 @dataclass(frozen=True)

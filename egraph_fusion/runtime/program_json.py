@@ -15,6 +15,8 @@ from egraph_fusion.ir.dims import Dim
 from egraph_fusion.ir.parse import parse_dim
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.runtime.program import (
+    ControlBody,
+    ControlStep,
     DeviceBlock,
     FallbackStep,
     NativeStep,
@@ -140,8 +142,18 @@ def _read_program(data: Mapping[str, Any], ports: Ports, get: GetSection) -> Pro
 def _step(step: Step) -> dict[str, Any]:
     if isinstance(step, NativeStep):
         return {"native": asdict(step)}
-    model = base64.b64encode(step.model).decode()
-    return {"fallback": {**asdict(step), "model": model}}
+    if isinstance(step, ControlStep):
+        return {"control": {**asdict(step), "bodies": [_body(b) for b in step.bodies]}}
+    return {"fallback": {**asdict(step), "model": _text(step.model)}}
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _body(body: ControlBody) -> dict[str, Any]:
+    results = [_type(t) for t in body.results]
+    return {**asdict(body), "model": _text(body.model), "results": results}
 
 
 def _read_step(data: Mapping[str, Any]) -> Step:
@@ -149,10 +161,33 @@ def _read_step(data: Mapping[str, Any]) -> Step:
         d = data["native"]
         blocks = tuple(_read_record(b) for b in d["blocks"])
         return NativeStep(d["entry"], blocks, tuple(d["reads"]), tuple(d["writes"]))
+    if "control" in data:
+        return _read_control(data["control"])
     d = data["fallback"]
     feeds = tuple((str(n), int(i)) for n, i in d["feeds"])
     model = base64.b64decode(d["model"])
     return FallbackStep(model, feeds, tuple(d["writes"]), _read_record(d["record"]))
+
+
+def _read_control(data: Mapping[str, Any]) -> ControlStep:
+    return ControlStep(
+        op=str(data["op"]),
+        bodies=tuple(_read_body(b) for b in data["bodies"]),
+        operands=tuple(data["operands"]),
+        writes=tuple(data["writes"]),
+        attrs={str(k): tuple(v) for k, v in data["attrs"].items()},
+        record=_read_record(data["record"]),
+    )
+
+
+def _read_body(data: Mapping[str, Any]) -> ControlBody:
+    return ControlBody(
+        model=base64.b64decode(data["model"]),
+        formals=tuple(data["formals"]),
+        ranks=tuple(data["ranks"]),
+        captures=tuple((str(n), int(i)) for n, i in data["captures"]),
+        results=tuple(t for t in map(_read_type, data["results"]) if t is not None),
+    )
 
 
 def _read_device_block(data: Mapping[str, Any]) -> DeviceBlock:
@@ -164,4 +199,5 @@ def _read_device_block(data: Mapping[str, Any]) -> DeviceBlock:
 
 
 def _read_record(data: Mapping[str, Any]) -> StepRecord:
-    return StepRecord(**{**data, "nodes": tuple(data["nodes"])})
+    fields: dict[str, Any] = {**data, "nodes": tuple(data["nodes"])}
+    return StepRecord(**fields)

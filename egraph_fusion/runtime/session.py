@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from egraph_fusion.errors import CompileError, RunError
 from egraph_fusion.ir.tensors import DType
+from egraph_fusion.runtime.control_flow import Bodies, MakeBody
 from egraph_fusion.runtime.feeds import (
     Extents,
     Request,
@@ -22,7 +23,14 @@ from egraph_fusion.runtime.feeds import (
     fixed_extents,
     random_array,
 )
-from egraph_fusion.runtime.program import FallbackStep, NativeStep, Port, Program, StepRecord
+from egraph_fusion.runtime.program import (
+    ControlStep,
+    FallbackStep,
+    NativeStep,
+    Port,
+    Program,
+    StepRecord,
+)
 
 Array = NDArray[Any]
 
@@ -84,6 +92,7 @@ class Session:
         load: Load,
         specialize: Specialize | None = None,
         value_inputs: Collection[str] = (),
+        make_body: MakeBody | None = None,
     ) -> None:
         self._inputs, self._outputs = ports
         self._programs = {Request(shapes).key: p for shapes, p in programs.items()}
@@ -92,6 +101,7 @@ class Session:
         self._value_inputs = frozenset(value_inputs)
         self._bound_values: list[dict[str, Any]] = []
         self._natives: dict[int, Native] = {}
+        self._bodies = Bodies(make_body)
         # Two threads that meet a new shape compile it once.
         self._making = threading.RLock()
 
@@ -140,12 +150,17 @@ class Session:
             self._execute(program, arrays, clocks)
             times.append(clocks)
         medians = np.median(np.asarray(times).reshape(len(times), -1), axis=0)
-        return [_profile_step(r, float(s)) for r, s in zip(program.records(), medians, strict=True)]
+        records = self._launches(program)
+        return [_profile_step(r, float(s)) for r, s in zip(records, medians, strict=True)]
 
     def steps(self, feeds: Mapping[str, Array] | None = None) -> tuple[StepRecord, ...]:
         """List the launches of one run without running."""
         arrays = accept(self._inputs, feeds if feeds is not None else self.random_feeds())
-        return self._program(arrays).records()
+        return self._launches(self._program(arrays))
+
+    def records(self) -> tuple[StepRecord, ...]:
+        """List the launches of every program compiled so far."""
+        return tuple(r for p in self.programs for r in self._launches(p))
 
     def save(self, path: str | Path) -> None:
         """Write the compiled model to a `.efz` file, which is executable code.
@@ -237,9 +252,23 @@ class Session:
             if isinstance(step, NativeStep):
                 _allocate(program, step, slots)
                 self._native(program).run(step, slots, seconds)
+            elif isinstance(step, ControlStep):
+                start = time.perf_counter()
+                self._bodies.run(step, slots)
+                if seconds is not None:
+                    seconds.append(time.perf_counter() - start)
             else:
                 _run_fallback(step, slots, seconds)
         return slots
+
+    def _launches(self, program: Program) -> tuple[StepRecord, ...]:
+        found: list[StepRecord] = []
+        for step in program.steps:
+            if isinstance(step, ControlStep):
+                found.append(self._bodies.record(step))
+            else:
+                found += step.blocks if isinstance(step, NativeStep) else (step.record,)
+        return tuple(found)
 
     def random_feeds(self) -> dict[str, Array]:
         """Return seeded inputs: normal floats, other values 0 or 1; symbolic dims are 1."""
@@ -248,7 +277,7 @@ class Session:
 
 
 def _copied(value: Any) -> Any:
-    return np.array(value) if isinstance(value, np.ndarray) else value
+    return value.copy() if hasattr(value, "__array_interface__") else value
 
 
 def _allocate(program: Program, step: NativeStep, slots: list[Any]) -> None:
