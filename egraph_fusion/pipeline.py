@@ -137,6 +137,9 @@ def plan_for(graph: Graph, target: TargetInfo) -> Plan:
 def _through(value: Any, options: Options, stages: Sequence[Stage] = PIPELINE) -> Any:
     for stage in stages:
         value = stage.run(value, options)
+        if isinstance(value, Graph):
+            # What the former graph held, and the new one does not.
+            release_memory(sum(c.array.nbytes for c in value.constants.values()))
     return value
 
 
@@ -202,7 +205,7 @@ def _cold(model: ModelSource, key: str, options: Options) -> Session:
         return Session(sides, {}, _loader(options), specialize, values, _bodies(options))
     programs: dict[Extents, Program] = {extents: _through(model.take(), options)}
     default_cache().keep(key, sides, programs)
-    release_memory()
+    release_memory(sum(p.constants.nbytes for p in programs.values()))
     return Session(sides, programs, _loader(options), make_body=_bodies(options))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import platform
 import subprocess
@@ -25,6 +26,7 @@ FEATURES = {
     "__SSE4_2__": "sse4_2",
 }
 _VECTOR_FLOATS = (("__AVX512F__", 16), ("__AVX__", 8))
+MANY_WEIGHTS = 1 << 26
 _DEFAULT_L1, _DEFAULT_L2 = 32 * 1024, 512 * 1024
 
 
@@ -68,8 +70,15 @@ def missing_features(needed: tuple[str, ...]) -> list[str]:
     return [f for f in features if f not in flags.split()]
 
 
-def release_memory() -> None:
-    """Give memory that is free back to the system, where the C library would keep it (glibc)."""
+def release_memory(weights: int) -> None:
+    """Give memory that nobody needs back to the system, for a model of many `weights` (bytes).
+
+    Closures that call themselves keep what they read (a model's weights) until the collector runs,
+    and glibc keeps what is freed between blocks in use.
+    """
+    if weights < MANY_WEIGHTS:
+        return
+    gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
