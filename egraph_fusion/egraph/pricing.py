@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.extract.cost import CostModel, Features
 from egraph_fusion.ir.dims import Dim, substitute, symbols
 from egraph_fusion.ir.graph import frozen_attrs
-from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.tracing import node_flops
 from egraph_fusion.ir.tensors import TensorType
 
@@ -38,6 +38,18 @@ def nominal(dim: Dim) -> int:
 def bytes_of(t: TensorType) -> int:
     """Return the bytes of a tensor, symbols counted as `NOMINAL`; 0 if the rank is unknown."""
     return 0 if t.size is None else nominal(t.size) * t.dtype.itemsize
+
+
+def _features(op: str, flops: int, outs: Sequence[TensorType], original: bool) -> Features:
+    """Return what a node adds: elementwise work fuses into the kernel that makes its operand.
+
+    Of equal graphs the one with more of the original nodes is cheaper, by a byte each.
+    """
+    made = 0 if original else 1
+    if OPERATORS[op].kind is Kind.ELEMENTWISE:
+        return Features(flops, made, 0)
+    written = 0 if op in VIEWS else sum(map(bytes_of, outs))
+    return Features(flops, written + made, 1)
 
 
 @dataclass
@@ -104,9 +116,8 @@ class Prices:
         if not original and self.interner.types(tuple(outs)) != wanted:
             return None
         if eclass in self.state.constant and self.folds(eclass):
-            return self.model(Features(nbytes=1 + nominal(outs[0].size or 0) // 256))
+            return self.model(Features(nbytes=1))
         if not original and self.allowed and not self.allowed(c.op, tuple(ins), tuple(outs), attrs):
             return None
         flops = nominal(node_flops(OPERATORS[c.op], ins, outs, frozen_attrs(attrs), known))
-        written = 0 if c.op in VIEWS else sum(bytes_of(t) for t in outs)
-        return self.model(Features(flops, written, 1))
+        return self.model(_features(c.op, flops, outs, original))

@@ -11,7 +11,7 @@ from egraph_fusion.egraph.demand import type_commands
 from egraph_fusion.egraph.facts import Loaded, load_graph
 from egraph_fusion.egraph.program import Program, program
 from egraph_fusion.egraph.rule_text import RuleText
-from egraph_fusion.egraph.session import Worker, WorkerStoppedError, worker
+from egraph_fusion.egraph.session import EXCLUSIVE, Worker, WorkerStoppedError, worker
 from egraph_fusion.egraph.state import EState, read_state, table_names
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.rulesets.rule import Rule
@@ -81,11 +81,12 @@ def saturate(
     deadline = time.monotonic() + bounds.seconds
     loaded = load_graph(graph)
     text = program(loaded, rules, numerics)
-    run = _Run(loaded, text, worker(), bounds, deadline)
-    try:
-        reason = _phases(run)
-    except WorkerStoppedError as stopped:
-        reason = stopped.reason
+    with EXCLUSIVE:
+        run = _Run(loaded, text, worker(), bounds, deadline)
+        try:
+            reason = _phases(run)
+        except WorkerStoppedError as stopped:
+            reason = stopped.reason
     return Saturation(
         loaded,
         tuple(rules),

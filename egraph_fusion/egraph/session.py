@@ -8,6 +8,7 @@ import os
 import selectors
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -98,6 +99,9 @@ class Worker:
 
 
 _RUNNING: list[Worker] = []
+
+EXCLUSIVE = threading.Lock()
+"""Held during a saturation: threads of one process take turns at the worker."""
 
 
 def worker() -> Worker:
