@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -154,19 +154,3 @@ def draw(graph: Graph, seed: int = 0, low: int = -3, high: int = 3) -> dict[str,
             bottom = 0 if dtype.value.startswith("uint") else low
             found[v] = rng.integers(bottom, high + 1, shape).astype(dtype.numpy)
     return found
-
-
-def errors(cases: Mapping[str, Lowered], inputs: Mapping[str, Values]) -> dict[str, float]:
-    """Compile all cases together, run each, and return each one's worst error."""
-    program = program_of(cases.values())
-    found: dict[str, float] = {}
-    for name, case in cases.items():
-        expected = reference(case.graph, inputs[name])
-        got = case.run(program, inputs[name])
-        found[name] = max((worst(got[v], expected[v]) for v in case.graph.outputs), default=0.0)
-    return found
-
-
-def shapes_of(values: Sequence[NDArray[Any]]) -> list[tuple[int, ...]]:
-    """Return the shapes of arrays."""
-    return [v.shape for v in values]
