@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -43,13 +43,8 @@ def one_line(error: BaseException) -> str:
 
 def plain(data: Any) -> Any:
     """Return `data` as JSON has it: numbers that are not finite, and what it lacks, as text."""
-    if isinstance(data, Mapping):
-        return {str(k): plain(v) for k, v in cast("Mapping[Any, Any]", data).items()}
-    if isinstance(data, list | tuple):
-        return [plain(v) for v in cast("Sequence[Any]", data)]
-    if isinstance(data, float):
-        return data if math.isfinite(data) else str(data)
-    return data if isinstance(data, str | int) or data is None else str(data)
+    # Python writes NaN and Infinity, which JSON has not; reading them back gives a choice.
+    return json.loads(json.dumps(data, default=str), parse_constant=str)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:

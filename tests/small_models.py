@@ -30,7 +30,7 @@ def dense(rows: int | str = 3) -> onnx.ModelProto:
         make_node("Mul", ["r", "two"], ["y"], name="twice"),
         make_node("ReduceSum", ["y", "axes"], ["z"], name="sum", keepdims=0),
     ]
-    constants = {
+    constants: dict[str, Array] = {
         "w": rng.standard_normal((5, 4)).astype(np.float32),
         "b": rng.standard_normal(4).astype(np.float32),
         "two": np.array(2.0, np.float32),
