@@ -8,6 +8,7 @@ from egraph_fusion.frontend.forms import CannotReadError, Form, Reading, operand
 from egraph_fusion.ir.dims import static
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops.operator import normal_axis
+from egraph_fusion.ir.ops.resize import CROP
 
 # Resize before opset 11, and Upsample, have these without saying so.
 _FIRST_FORM: dict[str, AttrValue] = {
@@ -35,12 +36,20 @@ def _resize(form: Form) -> Reading:
     rank = len(form.shape())
     named = form.attr_ints("axes")
     axes = tuple(normal_axis(a, rank, "Resize") for a in named or range(rank))
+    if form.has(1) and attrs.get("coordinate_transformation_mode") == CROP:
+        attrs["roi"] = _crop(axes, _numbers(form, 1, "roi"), rank)
     scales = _numbers(form, 2, "scales") if form.has(2) else ()
     if scales:
         attrs["scales"] = _at(axes, scales, (1.0,) * rank)
     else:
         attrs |= _sized(form, axes)
     return Reading("Resize", operands(form, 0), attrs, tuple(i for i in (1, 2, 3) if form.has(i)))
+
+
+def _crop(axes: tuple[int, ...], roi: tuple[float, ...], rank: int) -> tuple[float, ...]:
+    """Return the first places of all axes, then the last ones."""
+    half = len(roi) // 2
+    return _at(axes, roi[:half], (0.0,) * rank) + _at(axes, roi[half:], (1.0,) * rank)
 
 
 def _sized(form: Form, axes: tuple[int, ...]) -> dict[str, AttrValue]:

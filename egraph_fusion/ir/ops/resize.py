@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import repeat
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from egraph_fusion.ir.ops.operator import (
     Types,
     first,
     fixed_mapping,
-    integer,
     integers,
     known_shape,
     number,
@@ -35,16 +35,22 @@ COORDINATES = (
     "pytorch_half_pixel",
     "align_corners",
     "asymmetric",
+    "tf_crop_and_resize",
 )
+CROP = "tf_crop_and_resize"
 _HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """Which elements of an axis make each result, and their weights: [taps, extent] each."""
+    """Which elements of an axis make each result, and their weights: [taps, extent] each.
+
+    `outside` marks results that lie off the axis and get the extrapolation value instead.
+    """
 
     index: Array
     weight: Array
+    outside: Array
 
 
 def _floats(attrs: Attrs, name: str) -> tuple[float, ...]:
@@ -56,25 +62,33 @@ def _floats(attrs: Attrs, name: str) -> tuple[float, ...]:
 
 def _complete(types: Types, attrs: dict[str, AttrValue]) -> dict[str, AttrValue]:
     """Give both sizes and scales where the operand's sizes are known."""
-    filled: dict[str, AttrValue] = {"sizes": (), "scales": (), **attrs}
+    filled: dict[str, AttrValue] = {"sizes": (), "scales": (), "roi": (), **attrs}
     shape = known_shape(types)
     known = None if shape is None else static(shape)
     sizes, scales = integers(filled, "sizes"), _floats(filled, "scales")
     if known is None or len(known) != len(sizes or scales):
         return filled
     if not sizes:
-        filled["sizes"] = tuple(math.floor(d * s) for d, s in zip(known, scales, strict=True))
+        filled["sizes"] = tuple(
+            math.floor(d * s * (last - first))
+            for d, s, (first, last) in zip(known, scales, _crops(filled), strict=False)
+        )
     elif not scales:
         filled["scales"] = tuple(s / d if d else 1.0 for s, d in zip(sizes, known, strict=True))
     return filled
+
+
+def _crops(attrs: Attrs) -> Iterator[tuple[float, float]]:
+    """Yield first and last place that each axis is cropped to, as parts of its length."""
+    roi = _floats(attrs, "roi") if attrs.get("coordinate_transformation_mode") == CROP else ()
+    half = len(roi) // 2
+    yield from zip(roi[:half], roi[half:], strict=True) if roi else repeat((0.0, 1.0))
 
 
 def _refuse(attrs: Attrs) -> None:
     mode, coordinates = attrs["mode"], attrs["coordinate_transformation_mode"]
     if mode not in MODES or coordinates not in COORDINATES:
         raise TypeRuleError(f"Resize: mode {mode!r} with {coordinates!r} is not computed on")
-    if integer(attrs, "antialias"):
-        raise TypeRuleError("Resize: antialiasing is not computed on")
 
 
 def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
@@ -137,10 +151,33 @@ def _cubic_weights(t: float, a: float) -> list[float]:
     return [outer[0], inner[0], inner[1], outer[1]]
 
 
-def _reads(x: Fraction, old: int, attrs: Attrs) -> tuple[list[int], list[float]]:
+def _antialiased(x: Fraction, scale: float, attrs: Attrs) -> tuple[list[int], list[float]]:
+    """Return the reads of a filter that is as wide as the step between results."""
+    cubic = attrs["mode"] == "cubic"
+    start = math.floor(-(2 if cubic else 1) / scale) + 1
+    low = math.ceil(x) - 1
+    steps = range(start, 2 - start)
+    distances = [abs(scale * (i - float(x - low))) for i in steps]
+    if cubic:
+        a = number(attrs, "cubic_coeff_a")
+        weights = [_cubic_weight(d, a) for d in distances]
+    else:
+        weights = [max(0.0, 1 - d) for d in distances]
+    return [low + i for i in steps], [w / sum(weights) for w in weights]
+
+
+def _cubic_weight(d: float, a: float) -> float:
+    if d <= 1:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a if d < 2 else 0.0
+
+
+def _reads(x: Fraction, old: int, scale: float, attrs: Attrs) -> tuple[list[int], list[float]]:
     """Return the elements that make the value at position `x`, before clamping, and weights."""
     if attrs["mode"] == "nearest":
         return [_nearest(x, str(attrs["nearest_mode"]))], [1.0]
+    if attrs["antialias"] and scale < 1:
+        return _antialiased(x, scale, attrs)
     if attrs["mode"] == "linear":
         x = min(max(x, Fraction(0)), Fraction(old - 1))
         low = math.floor(x)
@@ -154,23 +191,36 @@ def _reads(x: Fraction, old: int, attrs: Attrs) -> tuple[list[int], list[float]]
     return index, [w / sum(inside) for w in inside]
 
 
-def axis_taps(old: int, new: int, scale: float, attrs: Attrs) -> Taps:
+def axis_taps(
+    old: int, new: int, scale: float, attrs: Attrs, crop: tuple[float, float] = (0.0, 1.0)
+) -> Taps:
     """Return the reads of one axis resized from `old` to `new` elements."""
     exact, mode = _exact(scale, old, new), str(attrs["coordinate_transformation_mode"])
-    rows = [_reads(_position(i, old, new, exact, mode), old, attrs) for i in range(new)]
+    if mode == CROP:
+        places = [_cropped(i, old, new, crop) for i in range(new)]
+    else:
+        places = [_position(i, old, new, exact, mode) for i in range(new)]
+    rows = [_reads(x, old, scale, attrs) for x in places]
     index = np.array([r[0] for r in rows], dtype=np.int64).reshape(new, -1)
     weight = np.array([r[1] for r in rows], dtype=np.float64).reshape(new, -1)
-    return Taps(np.clip(index, 0, max(0, old - 1)).T, weight.T)
+    outside = np.array([mode == CROP and not 0 <= x <= old - 1 for x in places], dtype=np.bool_)
+    return Taps(np.clip(index, 0, max(0, old - 1)).T, weight.T, outside)
+
+
+def _cropped(i: int, old: int, new: int, crop: tuple[float, float]) -> Fraction:
+    first, last = (Fraction(c) * (old - 1) for c in crop)
+    return first + i * (last - first) / (new - 1) if new > 1 else (first + last) / 2
 
 
 def _resized_axes(shape: Shape, attrs: Attrs) -> list[tuple[int, Taps]]:
     """Return the taps of each axis that is not kept as it is."""
     sizes, scales = integers(attrs, "sizes"), _floats(attrs, "scales")
     found: list[tuple[int, Taps]] = []
-    for axis, (old, scale) in enumerate(zip(shape, scales, strict=True)):
+    for axis, (old, scale, crop) in enumerate(zip(shape, scales, _crops(attrs), strict=False)):
         new = sizes[axis] if sizes else old
-        if isinstance(old, int) and isinstance(new, int) and (new != old or scale != 1.0):
-            found.append((axis, axis_taps(old, new, scale, attrs)))
+        kept = new == old and scale == 1.0 and crop == (0.0, 1.0)
+        if isinstance(old, int) and isinstance(new, int) and not kept:
+            found.append((axis, axis_taps(old, new, scale, attrs, crop)))
     return found
 
 
@@ -178,15 +228,14 @@ def _evaluate(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]
     x = wide(values[0])
     with np.errstate(all="ignore"):
         for axis, taps in _resized_axes(x.shape, attrs):
-            if len(taps.index) == 1:
-                x = np.take(x, taps.index[0], axis=axis)
-                continue
             spread = (-1, *(1,) * (x.ndim - 1 - axis))
             parts = [
                 np.take(x, i, axis=axis) * w.reshape(spread).astype(x.dtype)
                 for i, w in zip(taps.index, taps.weight, strict=True)
             ]
-            x = np.sum(parts, axis=0)
+            x = np.take(x, taps.index[0], axis=axis) if len(parts) == 1 else np.sum(parts, axis=0)
+            outside = taps.outside.reshape(spread)
+            x = np.where(outside, x.dtype.type(number(attrs, "extrapolation_value")), x)
     return (x.astype(dtype_of(values)),)
 
 
@@ -205,6 +254,10 @@ def _body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
         out = parts[0]
         for part in parts[1:]:
             out = b.op("Add", out, part)
+        if taps.outside.any():
+            mask = b.const(taps.outside.reshape(-1, *(1,) * (rank - 1 - axis)))
+            fill = np.array(number(attrs, "extrapolation_value"), kind.dtype.numpy)
+            out = b.op("Where", mask, b.const(fill), out)
     return (out if out != x[0] else b.op("Identity", out),)
 
 
@@ -223,6 +276,7 @@ composite(
         Attr("extrapolation_value", "float", 0.0),
         Attr("sizes", "ints"),
         Attr("scales", "floats"),
+        Attr("roi", "floats"),
     ),
     infer=_infer,
     kind=Kind.OTHER,
