@@ -8,12 +8,15 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 VARIABLE = "EGRAPH_FUSION_CACHE"
+LIMIT = 2 << 30
+"""Bytes that compiled units and libraries may take together."""
 
 
 def default_folder() -> Path:
@@ -50,10 +53,37 @@ class Cache:
         try:
             create(self.folder)
             if trusted(self.folder):
-                return _store(self.folder, key, suffix, made)
+                stored = _store(self.folder, key, suffix, made)
+                # Counting takes a moment: one entry in 64, by its key, is enough.
+                if int(digest(key)[:2], 16) < 4:
+                    shrink(self.folder, LIMIT)
+                return stored
         except OSError:
             pass  # read-only or full: the private folder below serves this process
         return _store(_private_folder(), key, suffix, made)
+
+
+def shrink(folder: Path, limit: int) -> None:
+    """Delete the least recently used files of `folder` until the rest take `limit` bytes.
+
+    The newest stays whatever its size; what cannot be deleted stays too.
+    """
+    entries = sorted(_entries(folder), key=lambda entry: entry[0])
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in entries[:-1]:
+        if total <= limit:
+            return
+        with suppress(OSError):
+            path.unlink()
+        total -= size
+
+
+def _entries(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    for path in folder.iterdir():
+        with suppress(OSError):
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode):
+                yield found.st_mtime, found.st_size, path
 
 
 def digest(*parts: str | bytes) -> str:
@@ -88,7 +118,11 @@ def _lookup(folder: Path, key: str, suffix: str) -> Path | None:
     try:
         content = (folder / f"{key}.key").read_text(encoding="ascii").strip()
         path = folder / f"{content}{suffix}"
-        return path if _hash_of(path) == content else None
+        if _hash_of(path) != content:
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return path
     except (OSError, UnicodeDecodeError):
         return None
 

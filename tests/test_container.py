@@ -16,6 +16,7 @@ from small_models import dense, dense_inputs, python, saved, with_opaque
 
 import egraph_fusion as ef
 from egraph_fusion import pipeline
+from egraph_fusion.codegen import cache
 from egraph_fusion.frontend.source import ModelSource
 from egraph_fusion.runtime import c_target, container
 from egraph_fusion.runtime.program_cache import ProgramCache
@@ -217,3 +218,17 @@ def test_a_cache_that_others_can_write_is_not_used(file: Path, tmp_path: Path) -
     assert store.find("a") is not None
     (tmp_path / "programs").chmod(0o777)
     assert store.find("a") is None
+
+
+def random_bytes(out: Path) -> None:
+    out.write_bytes(os.urandom(1000))
+
+
+def test_compiled_units_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "LIMIT", 50_000)
+    store = cache.Cache(tmp_path / "units")
+    for number in range(400):
+        store.fetch(f"key {number}", ".o", random_bytes)
+    assert sum(p.stat().st_size for p in store.folder.iterdir()) < 300_000
+    newest = store.fetch("key 399", ".o", refuse)
+    assert newest.stat().st_size == 1000

@@ -12,7 +12,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from egraph_fusion.codegen.cache import create, default_folder, digest, trusted
+from egraph_fusion.codegen.cache import create, default_folder, digest, shrink, trusted
 from egraph_fusion.errors import CompileError
 from egraph_fusion.runtime import container
 from egraph_fusion.version import __version__
@@ -55,28 +55,12 @@ class ProgramCache:
             create(self.folder)
             if trusted(self.folder):
                 container.write(self._path(key), ports, programs, durable=False)
-                self._shrink()
+                shrink(self.folder, self.limit)
         except (CompileError, OSError):
             return  # full or read-only: nothing is kept, and the next start compiles again
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.efz"
-
-    def _shrink(self) -> None:
-        entries = sorted(self._entries(), key=lambda entry: entry[0])
-        total = sum(size for _, size, _ in entries)
-        for _, size, path in entries[:-1]:
-            if total <= self.limit:
-                return
-            with suppress(OSError):
-                path.unlink()
-            total -= size
-
-    def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        for path in self.folder.iterdir():
-            with suppress(OSError):
-                found = path.stat()
-                yield found.st_mtime, found.st_size, path
 
 
 def default_cache() -> ProgramCache:
