@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from egraph_fusion.egraph.interning import Bundle, Interner, Typed
+from egraph_fusion.egraph.interning import Interner, Typed
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import frozen_attrs
@@ -101,10 +101,11 @@ def out_demand(interner: Interner) -> Demand:
 
     def answer(row: Row) -> list[str]:
         typed: Typed = interner.value(row[0])
-        if not 0 <= row[1] < len(typed.types) or typed.types[row[1]] is None:
+        output = int(row[1])
+        found = typed.types[output] if 0 <= output < len(typed.types) else None
+        if found is None:
             return []
-        one: Bundle = (typed.types[row[1]],)
-        return [f"(set (got-out {_text(row)}) {interner.types(one)})"]
+        return [f"(set (got-out {_text(row)}) {interner.types((found,))})"]
 
     table = "(function got-out (i64 i64) i64 :merge old)"
     return Demand("out", "i64 i64", (table,), answer)
