@@ -139,7 +139,7 @@ class _Elimination:
 
     def _seen(self, value: str) -> bool:
         """Whether the caller or a fallback sees `value`."""
-        if value in self.graph.outputs or value in self.graph.inputs:
+        if value in self.graph.outputs or value not in self.plan.block_of:  # given from outside
             return True
         made = (o for n in self.graph.consumers.get(value, ()) for o in n.outputs if o)
         touching = {self.plan.block_of[v] for v in (value, *made)}

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from onnx.backend.base import Backend, BackendRep
 
 from egraph_fusion import pipeline
-from egraph_fusion.errors import EgraphFusionError, RunError
+from egraph_fusion.errors import CompileError, EgraphFusionError, RunError
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.runtime.assemble import Assembly
 from egraph_fusion.runtime.batch_build import build_many
@@ -173,6 +173,9 @@ def _assemblies(
             assembly = pipeline.assembled(job.graph, request, options)
         except EgraphFusionError as error:
             jobs[i] = error
+            continue
+        except Exception as error:  # whatever goes wrong in one model, the others shall run
+            jobs[i] = CompileError(f"internal error: {type(error).__name__}: {error}")
             continue
         waiting.append(i)
         yield assembly
