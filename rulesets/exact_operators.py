@@ -332,10 +332,13 @@ class _Body:
 
     def type_of(self, value: str) -> TensorType:
         """Return the type of a value."""
-        return TensorType(DType.FLOAT64, self.values[value].shape)
+        found = self.values[value]
+        return TensorType(DType.INT64 if found.dtype.kind in "iu" else DType.FLOAT64, found.shape)
 
     def const(self, array: Array) -> str:
-        """Return a constant."""
+        """Return a constant; integers stay as they are, since they are indices."""
+        if array.dtype.kind in "iu":
+            return self._named(array)
         items = [self.scalars.const(float(v)) for v in array.reshape(-1).tolist()]
         return self._named(_objects(items, array.shape))
 

@@ -31,7 +31,7 @@ from egraph_fusion.rulesets.prove import prove
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verification import verify
 
-FIRST, SECOND = 120, 800
+FIRST, SECOND = 200, 500
 """Examples of the ordinary search, and of the long one that a survivor has to stand as well."""
 
 SIMILAR = (

@@ -23,7 +23,8 @@ from egraph_fusion.rulesets.verify_terms import leaf_dtypes
 PLAIN = (1.0, 0.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, -0.0, -3.0, 0.25, 2.5, -1.5)
 KINDS = ("plain", "plain", "smooth", "smooth", "ties", "extreme")
 """Kinds of values; plain ones are few, so that equal elements and zeros are common."""
-UNBOUNDED_KINDS = (*KINDS, "special")
+UNBOUNDED_KINDS = ("plain", "smooth", "ties", "extreme", "special", "infinite", "signs")
+"""Those for claims about every value: NaN, infinities and signed zeros are common in them."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ def arrays(
     """Return arrays of a dtype and shape.
 
     `kind` is plain (small numbers), smooth, ties (halves and integers, give or take an ulp),
-    extreme (tiny, subnormal and huge) or special (NaN and infinities among the others); None: any
-    of them.  Integer arrays hold small numbers and the dtype's limits.
+    extreme (tiny, subnormal and huge), special (NaN and infinities among others), infinite or
+    signs (zeros and ones of both signs); None: any of them.  Integer arrays hold small numbers
+    and the dtype's limits.
     """
     found = DType(dtype)
     size, target = math.prod(shape), found.numpy
@@ -86,11 +88,11 @@ def elements(dtype: DType, kind: str = "plain") -> SearchStrategy[Any]:
 def _integers(dtype: DType, kind: str) -> SearchStrategy[int]:
     limits = np.iinfo(dtype.numpy)
     low, high = int(limits.min), int(limits.max)
-    small = [n for n in (1, 0, 2, -1, 3, -2, 5, 7, -3) if n >= low]
     if kind == "plain":
-        return st.sampled_from(small)
+        return st.sampled_from([n for n in (1, 0, 2, -1, 3, -2, 5, 7, -3) if n >= low])
     if kind == "smooth":
         return st.integers(max(low, -40), 40)
+    small = [n for n in (1, 0, -1, 2) if n >= low]
     return st.sampled_from([*small, low, high, low + 1, high - 1, high // 2 + 1])
 
 
@@ -103,11 +105,15 @@ def _pool(dtype: DType, kind: str) -> list[float]:
         return [*halves, *near]
     edges = [info.tiny, info.smallest, info.eps, info.largest, math.sqrt(info.largest)]
     both = [1.0, *edges, *(-e for e in edges), 0.0, -0.0, 3.0, -1.5]
-    if kind == "extreme":
-        return both
-    if kind != "special":
+    pools = {
+        "extreme": both,
+        "special": [1.0, math.inf, -math.inf, math.nan, 0.0, -0.0, -1.0, info.largest],
+        "infinite": [1.0, math.inf, -math.inf, 0.0],
+        "signs": [1.0, 0.0, -0.0, -1.0],
+    }
+    if kind not in pools:
         raise RuleError(f"no kind of values is called {kind!r}: {sorted({*UNBOUNDED_KINDS})}")
-    return [math.nan, math.inf, -math.inf, *both, 2.0, -1.0, 0.5]
+    return pools[kind]
 
 
 @dataclass(frozen=True, slots=True)

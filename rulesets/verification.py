@@ -27,7 +27,7 @@ LEAST = 25
 """Examples that each operator of a schema gets at least (if that many are asked for at all)."""
 MANY, ENOUGH = 4, 15
 """More instances than `MANY` share their shapes, if more than `ENOUGH` of those fit."""
-SMALL, SMALL_SETTINGS, SMALL_EXAMPLES = 6, 8, 60
+SMALL, SMALL_SETTINGS, SMALL_EXAMPLES = 6, 6, 40
 """Elements, settings and examples of the search for a smaller counterexample."""
 LEAST_WITHOUT = 100
 """Examples that must fail to refute a rule without a guard before the guard is called unneeded."""
@@ -115,6 +115,10 @@ class _RefutedError(Exception):
     """The property that hypothesis is given does not hold."""
 
 
+class _LateError(Exception):
+    """The time limit is over."""
+
+
 @dataclass
 class _Search:
     """The running search for a counterexample of one rule."""
@@ -173,13 +177,18 @@ class _Search:
         @given(environments_in(rule, found))
         def holds(e: Environment) -> None:
             if self.late():
-                return
-            if self._violates(e):
+                self._stop()
+            elif self._violates(e):
                 self._note(e, tried(e))
 
         # What was found is kept; a search that the clock cuts short looks flaky to hypothesis.
-        with suppress(_RefutedError, HypothesisException):
+        with suppress(_RefutedError, _LateError, HypothesisException):
             holds()
+
+    def _stop(self) -> None:
+        """End the search for a counterexample, or else the search for smaller ones."""
+        if self.found is None:
+            raise _LateError
 
     def _violates(self, e: Environment) -> bool:
         g = self.violating
