@@ -71,3 +71,26 @@ def test_exported_models_keep_the_operator() -> None:
     graph = ef.optimize(load(losses())).graph
     written = [n.op_type for n in export(graph).graph.node]
     assert written.count("NegativeLogLikelihoodLoss") == 2
+
+
+def old_slope() -> onnx.ModelProto:
+    """PRelu as before opset 7, with a slope for each channel."""
+    body = helper.make_graph(
+        [helper.make_node("PRelu", ["x", "slope"], ["y"])],
+        "slope",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 4]),
+            helper.make_tensor_value_info("slope", TensorProto.FLOAT, [3]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3, 4])],
+    )
+    return helper.make_model(body, opset_imports=[helper.make_opsetid("", 6)])
+
+
+def test_a_slope_for_each_channel_runs_natively() -> None:
+    rng = np.random.default_rng(0)
+    x, slope = rng.standard_normal((2, 3, 4), np.float32), rng.random(3, np.float32)
+    session = ef.compile(old_slope(), threads=1)
+    assert {s.executor for s in session.steps()} == {"native"}
+    want = np.where(x < 0, x * slope[:, None], x)
+    np.testing.assert_allclose(session.run(None, {"x": x, "slope": slope})[0], want, rtol=1e-6)

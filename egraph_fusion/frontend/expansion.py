@@ -9,12 +9,14 @@ import onnx
 import onnx.inliner
 from onnx import helper
 from onnx.defs import SchemaError
+from onnx.parser import ParseError
 
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.frontend.exporter import inline_tensor
 from egraph_fusion.frontend.functions import FIRST_IR_VERSION
 from egraph_fusion.frontend.importer import load
 from egraph_fusion.frontend.inference import schema_of
+from egraph_fusion.frontend.own_bodies import own_body
 from egraph_fusion.frontend.skeleton import default_domain
 from egraph_fusion.frontend.types import write_type
 from egraph_fusion.ir.graph import Array, Constant, Graph, Node
@@ -65,13 +67,14 @@ def _body(graph: Graph, n: Node, values: Mapping[str, Array], depth: int) -> Gra
     proto.input.extend(n.inputs)
     proto.output.extend(n.outputs)
     try:
-        function = _function(graph, proto, header)
+        kinds = [graph.types[v] if v else None for v in n.inputs]
+        function = own_body(proto, kinds) or _function(graph, proto, header)
         if function is None:
             return None
         model = onnx.inliner.inline_local_functions(_calling(graph, proto, header, function))
         known = {v: a for v, a in values.items() if v in n.inputs}
         body = _expanded(load(model, known), known, depth - 1)
-    except (EgraphFusionError, RuntimeError, ValueError, TypeError, SchemaError):
+    except (EgraphFusionError, RuntimeError, ValueError, TypeError, SchemaError, ParseError):
         return None
     return None if any(inner.opaque for inner in body.nodes) else body
 
@@ -121,6 +124,7 @@ def _calling(
     outputs = [helper.make_empty_tensor_value_info(v) for v in proto.output if v]
     tensors = [inline_tensor(v, c) for v, c in held.items()]
     proto.domain = function.domain = _DOMAIN
+    function.name = proto.op_type
     body = helper.make_graph([proto], "body", inputs, outputs, tensors)
     versions = {e.domain: e.version for e in (*header.opset_import, *function.opset_import)}
     imports = [helper.make_opsetid(d, v) for d, v in {**versions, _DOMAIN: 1}.items()]
