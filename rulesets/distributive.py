@@ -12,11 +12,14 @@ a, b, c, w, x, y, z = (Tensor(n) for n in "abcwxyz")
 p, q, k, axis = (Attribute(n) for n in ["p", "q", "k", "axis"])
 up, low = ops.max, ops.min
 rule = family_rule("distributive")
+SIGNED, EXTREMUM = "sum or difference", "maximum or minimum"
 PAPER = "DNNFusion, Table 4"
 PAPER_CORRECTED = "DNNFusion, Table 4, misprint corrected"
 f = operators("f", "unary")
 g = operators("g", "binary")
 rising = operators("rising", "increasing")
+pick = operators("pick", "selecting")
+plus = operators("plus", "adding")
 additive = operators("additive", "additive")
 
 PRINTED = (
@@ -30,21 +33,19 @@ PRODUCTS = (
     rule("mul-over-sub",       a * b - a * c,             a * (b - c)),
     rule("sub-own-multiple",   a - a * b,                 a * (1.0 - b)),
     rule("multiple-less-own",  a * b - a,                 a * (b - 1.0)),
-    rule("div-over-add",       a / c + b / c,             (a + b) / c),
-    rule("div-over-sub",       a / c - b / c,             (a - b) / c),
+    rule("div-over-add",       plus(a / c, b / c),        plus(a, b) / c,   schema=SIGNED),
     rule("add-self",           a + a,                     a * 2.0),
     rule("neg-over-add",       (-a) + (-b),               -(a + b)),
     rule("square-difference",  a * a - b * b,             (a + b) * (a - b), growing=True),
-    rule("max-over-add",       up(a + c, b + c),          up(a, b) + c),
-    rule("min-over-add",       low(a + c, b + c),         low(a, b) + c),
-    rule("max-over-mul",       up(a * c, b * c),          up(a, b) * c,     [nonneg(c)]),
-    rule("min-over-mul",       low(a * c, b * c),         low(a, b) * c,    [nonneg(c)]),
+    rule("extremum-over-add",  pick(a + c, b + c),        pick(a, b) + c,   schema=EXTREMUM),
+    rule("extremum-over-mul",  pick(a * c, b * c),        pick(a, b) * c,   [nonneg(c)],
+         schema=EXTREMUM),
     rule("max-over-min",       up(low(a, b), low(a, c)),  low(a, up(b, c))),
     rule("min-over-max",       low(up(a, b), up(a, c)),   up(a, low(b, c))),
     rule("max-of-negatives",   up(-a, -b),                -low(a, b)),
     rule("min-of-negatives",   low(-a, -b),               -up(a, b)),
-    rule("max-over-increasing", up(rising(a), rising(b)), rising(up(a, b)), schema="increasing"),
-    rule("min-over-increasing", low(rising(a), rising(b)), rising(low(a, b)), schema="increasing"),
+    rule("extremum-over-increasing", pick(rising(a), rising(b)), rising(pick(a, b)),
+         schema="increasing"),
     rule("max-plus-min",       up(a, b) + low(a, b),      a + b),
     rule("max-times-min",      up(a, b) * low(a, b),      a * b),
     rule("and-over-or", ops.or_(ops.and_(a, b), ops.and_(a, c)), ops.and_(a, ops.or_(b, c)),
@@ -67,10 +68,10 @@ SELECTION = (
 )  # fmt: skip
 
 CONTRACTIONS = (
-    rule("matmul-over-add-right", a @ b + a @ c,          a @ (b + c),      [same_shape(b, c)]),
-    rule("matmul-over-add-left",  a @ c + b @ c,          (a + b) @ c,      [same_shape(a, b)]),
-    rule("matmul-over-sub-right", a @ b - a @ c,          a @ (b - c),      [same_shape(b, c)]),
-    rule("matmul-over-sub-left",  a @ c - b @ c,          (a - b) @ c,      [same_shape(a, b)]),
+    rule("matmul-over-add-right", plus(a @ b, a @ c),     a @ plus(b, c),   [same_shape(b, c)],
+         schema=SIGNED),
+    rule("matmul-over-add-left",  plus(a @ c, b @ c),     plus(a, b) @ c,   [same_shape(a, b)],
+         schema=SIGNED),
     rule("conv-over-add-weights",
          ops.conv(x, w, attrs=p) + ops.conv(x, y, attrs=p), ops.conv(x, w + y, attrs=p),
          [same_shape(w, y)]),
@@ -81,11 +82,8 @@ CONTRACTIONS = (
 
 REDUCTIONS = (
     rule("reduce-over-add",
-         additive(a, axes=q, keepdims=k) + additive(b, axes=q, keepdims=k),
-         additive(a + b, axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
-    rule("reduce-over-sub",
-         additive(a, axes=q, keepdims=k) - additive(b, axes=q, keepdims=k),
-         additive(a - b, axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
+         plus(additive(a, axes=q, keepdims=k), additive(b, axes=q, keepdims=k)),
+         additive(plus(a, b), axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
     rule("prod-over-mul",
          ops.reduce_prod(a, axes=q, keepdims=k) * ops.reduce_prod(b, axes=q, keepdims=k),
          ops.reduce_prod(a * b, axes=q, keepdims=k), [same_shape(a, b)]),

@@ -39,6 +39,8 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "odd": _names([o for o in _elementwise(1) if Law.ODD in o.laws and o.name != "Neg"]),
     "additive": ("ReduceSum", "ReduceMean"),
     "extremal": ("ReduceMax", "ReduceMin"),
+    "selecting": ("Max", "Min"),
+    "adding": ("Add", "Sub"),
     "associative": ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),
 }
 
