@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import onnx
 from numpy.typing import NDArray
@@ -41,8 +41,8 @@ class EgraphFusionRep(BackendRep):
     def feeds(self, inputs: Any) -> dict[str, Value]:
         """Return `inputs` by name."""
         if isinstance(inputs, Mapping):
-            return dict(inputs)
-        given = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+            return dict(cast(Mapping[str, Value], inputs))
+        given = _listed(inputs)
         if len(given) > len(self._names):
             raise RunError(f"{len(given)} inputs given; the model takes {list(self._names)}")
         return dict(zip(self._names, given, strict=False))
@@ -96,7 +96,7 @@ class EgraphFusionBackend(Backend):
         Types are taken from the arrays, outputs' types are inferred (`outputs_info` is not needed).
         """
         opset = int(kwargs.pop("opset_version", onnx.defs.onnx_opset_version()))
-        arrays = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        arrays = _listed(inputs)
         names = list(dict.fromkeys(v for v in node.input if v))
         infos = [_info(name, array) for name, array in zip(names, arrays, strict=True)]
         outputs = [helper.make_empty_tensor_value_info(v) for v in node.output if v]
@@ -108,6 +108,10 @@ class EgraphFusionBackend(Backend):
     def _check_device(cls, device: str) -> None:
         if not cls.supports_device(device):
             raise RunError(f"device is 'CPU', not {device!r}")
+
+
+def _listed(inputs: Any) -> list[Value]:
+    return list(cast(Sequence[Value], inputs)) if isinstance(inputs, list | tuple) else [inputs]
 
 
 def _info(name: str, array: NDArray[Any]) -> onnx.ValueInfoProto:

@@ -225,7 +225,7 @@ def _resized_axes(shape: Shape, attrs: Attrs) -> list[tuple[int, Taps]]:
 
 
 def _evaluate(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
-    x = wide(values[0])
+    x: Array = wide(values[0])
     with np.errstate(all="ignore"):
         for axis, taps in _resized_axes(x.shape, attrs):
             spread = (-1, *(1,) * (x.ndim - 1 - axis))
@@ -233,9 +233,10 @@ def _evaluate(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]
                 np.take(x, i, axis=axis) * w.reshape(spread).astype(x.dtype)
                 for i, w in zip(taps.index, taps.weight, strict=True)
             ]
-            x = np.take(x, taps.index[0], axis=axis) if len(parts) == 1 else np.sum(parts, axis=0)
-            outside = taps.outside.reshape(spread)
-            x = np.where(outside, x.dtype.type(number(attrs, "extrapolation_value")), x)
+            alone: Array = np.take(x, taps.index[0], axis=axis)
+            total: Array = alone if len(parts) == 1 else np.sum(parts, axis=0)
+            fill = np.asarray(number(attrs, "extrapolation_value"), x.dtype)
+            x = np.asarray(np.where(taps.outside.reshape(spread), fill, total))
     return (x.astype(dtype_of(values)),)
 
 
