@@ -20,10 +20,15 @@ from egraph_fusion.rulesets.rule import Rule
 
 def left_side(r: Rule, env: Environment) -> Graph:
     """Return a float32 graph that computes `r.lhs`, its guards on values provable."""
+    return left_side_and_leaves(r, env)[0]
+
+
+def left_side_and_leaves(r: Rule, env: Environment) -> tuple[Graph, dict[str, str]]:
+    """Return the graph of `left_side`, and which of its values stands for which variable."""
     b = GraphBuilder("left", opset=21)
     named = {n: _leaf(b, r, env, n) for n in tensor_names(r.lhs)}
     b.output(_build(b, r.lhs, env, named))
-    return b.build()
+    return b.build(), named
 
 
 def guards_on(r: Rule, name: str) -> set[str]:
