@@ -11,6 +11,7 @@ import numpy as np
 from egraph_fusion.codegen.expand import Fragment, LoweringError
 from egraph_fusion.codegen.loops import Const, Expr
 from egraph_fusion.codegen.lower_elements import Elements, Index
+from egraph_fusion.codegen.lower_terms import ints
 from egraph_fusion.codegen.lower_windows import Window, window_of
 from egraph_fusion.ir.graph import Array, Node
 from egraph_fusion.ir.tensors import DType
@@ -47,7 +48,10 @@ class Form:
 
 
 def form_of(fragment: Fragment, n: Node) -> Form:
-    """Return the form of a float32 MatMul, Gemm or dense Conv; LoweringError for any other."""
+    """Return the form of a float32 MatMul, Gemm, dense Conv or ConvTranspose without overlap.
+
+    Raises LoweringError for any other.
+    """
     if n.op not in _FORMS:
         raise LoweringError(f"{n.label()} is no contraction of two operands")
     if any(fragment.types[v].dtype is not DType.FLOAT32 for v in n.inputs if v):
@@ -193,8 +197,50 @@ def _conv(fragment: Fragment, n: Node) -> Form:
     )
 
 
+def _conv_transpose(fragment: Fragment, n: Node) -> Form:
+    """Windows side by side: each tap is a product of its own, whose rows are spread out."""
+    x, w = n.inputs[:2]
+    shape, weights = fragment.shape(x), fragment.shape(w)
+    out = fragment.shape(n.outputs[0])
+    kernel = weights[2:]
+    spread = tuple(size * k for size, k in zip(shape[2:], kernel, strict=True))
+    plain = n.attrs.get("group", 1) == 1 and n.attrs.get("strides") == kernel
+    if not plain or out[2:] != spread or any(ints(n.attrs, "pads", ())):
+        raise LoweringError(f"{n.label()}: its windows overlap, have gaps or are cropped")
+
+    def read_left(elements: Elements, _i: Index, m: Index, _t: Index, k: Expr) -> Expr:
+        return elements.at(x, (m[0], k, *m[1:]))
+
+    def read_right(elements: Elements, i: Index, _t: Index, k: Expr, j: Expr) -> Expr:
+        return elements.at(w, (k, j, *i))
+
+    def result(i: Index, m: Index, j: Expr) -> Index:
+        rows = zip(m[1:], i, kernel, strict=True)
+        return (m[0], j, *(position * k + tap for position, tap, k in rows))
+
+    def matrix(array: Array) -> Array:
+        order = (*range(2, len(weights)), 0, 1)
+        return np.transpose(array, order).reshape(-1, *weights[:2])
+
+    return Form(
+        kernel,
+        (shape[0], *shape[2:]),
+        (),
+        weights[0],
+        weights[1],
+        read_left,
+        read_right,
+        _nowhere,
+        result,
+        matrix,
+        x,
+        w,
+    )
+
+
 _FORMS: dict[str, Callable[[Fragment, Node], Form]] = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
 }

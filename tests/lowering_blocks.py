@@ -437,6 +437,22 @@ def grouped_conv(g: GraphBuilder) -> list[str]:
 
 
 @block
+def upsampling_conv(g: GraphBuilder) -> list[str]:
+    """A ConvTranspose whose windows lie side by side, with what follows it."""
+    w, bias = g.const(weights(6, 20, 2, 3)), g.const(weights(20))
+    y = g.op("ConvTranspose", given(g, "a", 2, 6, 5, 4), w, bias, strides=(2, 3))
+    return [g.op("Relu", g.op("Mul", y, g.const(weights(20, 1, 1))))]
+
+
+@block
+def shifted_upsampling_conv(g: GraphBuilder) -> list[str]:
+    """A ConvTranspose of as many outputs as if windows lay side by side, but cropped in front."""
+    w = g.const(weights(6, 5, 2))
+    x = given(g, "a", 1, 6, 7)
+    return [g.op("ConvTranspose", x, w, strides=(2,), pads=(1, 0), output_padding=(1,))]
+
+
+@block
 def transposed_conv(g: GraphBuilder) -> list[str]:
     """ConvTranspose as a guarded gather."""
     return [
