@@ -70,6 +70,7 @@ class _Attention:
         """Return the parallel loop over batch and row tiles."""
         batch, tiles = prod(self.first.form.batch), ceil(self.first.m / self.rows)
         unit = (
+            *self.first.computed_rows(),
             PointerTable("rows", self.rows),
             For("i", Const(self.rows), self.first.pointer_row(Const(0), None)),
             Alloc("s", DType.FLOAT32, Const(self.rows * self.stride)),
@@ -195,7 +196,8 @@ def attention_nest(
     one = _nest(elements, first, form, (), tiling, target, Operands(row, panel))
     two = _nest(elements, last, forms[1], targets, narrow, target, Operands(row, values))
     body = _Attention(elements, one, tuple(reductions), two)
-    if body.rows * body.stride * 4 > target.l2 // 2:
+    tile = body.rows * max(body.stride, form.depth) * 4
+    if tile > target.l2 // 2:
         raise LoweringError(
             f"{first.label()}: a tile of rows of {body.keys} is too large for scratch"
         )

@@ -16,6 +16,7 @@ from egraph_fusion.codegen.contraction_nest import (
     PanelAddress,
 )
 from egraph_fusion.codegen.contraction_rows import RowAddress, split_index, tap_space
+from egraph_fusion.codegen.contraction_tile import TileRows, moves_only, tile_tiling
 from egraph_fusion.codegen.depthwise import depthwise_nest, is_depthwise
 from egraph_fusion.codegen.expand import LoweringError
 from egraph_fusion.codegen.index import Ranges, linearize, simplify, stride_of
@@ -38,6 +39,7 @@ from egraph_fusion.codegen.lower_terms import chosen, guarded
 from egraph_fusion.codegen.lower_windows import Window
 from egraph_fusion.codegen.microkernels import pack_panels
 from egraph_fusion.codegen.schedule import TargetInfo
+from egraph_fusion.codegen.tiling import Tiling
 from egraph_fusion.ir.graph import Array, Node
 from egraph_fusion.ir.tensors import DType
 
@@ -47,8 +49,8 @@ ZERO = constant(0, DType.FLOAT32)
 class Arguments(Protocol):
     """Adds buffers to the kernel that is being written."""
 
-    def scratch(self, dtype: DType, size: int) -> str:
-        """Add scratch that the nests share and return its name."""
+    def scratch(self, dtype: DType, size: int, holds: str = "") -> str:
+        """Add scratch that the nests share and return its name; `holds` is a computed value."""
         ...
 
     def constant(self, value: str, form: str, size: int, pack: Callable[[Array], Array]) -> str:
@@ -70,36 +72,35 @@ def contract(
         return depthwise_nest(elements, n, terms, targets, arguments)
     form = form_of(fragment, n)
     before, form, row = left_rows(elements, form, arguments)
-    tiling = target.tiling(
-        prod(form.rows), form.columns, form.depth, prod(form.taps), prod(form.batch)
-    )
+    tiling, groups = _tiling(form, row, target)
     packing, panel = right_panels(elements, n, form, tiling.nv * target.vl, arguments)
     nest = ContractionNest(
-        form, terms, elements, tuple(targets), tiling, target.vl, Operands(row, panel)
+        form, terms, elements, tuple(targets), tiling, target.vl, Operands(row, panel), groups
     )
     return (*before, *packing, *nest.body())
 
 
+def _tiling(form: Form, row: RowAddress | TileRows, target: TargetInfo) -> tuple[Tiling, int]:
+    """Return how the contraction is cut, and into how many groups its panels."""
+    if isinstance(row, TileRows):
+        return tile_tiling(form, target)
+    sizes = (prod(form.rows), form.columns, form.depth, prod(form.taps), prod(form.batch))
+    return target.tiling(*sizes), 1
+
+
 def left_rows(
     elements: Elements, form: Form, arguments: Arguments
-) -> tuple[tuple[Stmt, ...], Form, RowAddress]:
-    """Return how rows are reached: in place where the depth is contiguous, else in a copy."""
+) -> tuple[tuple[Stmt, ...], Form, RowAddress | TileRows]:
+    """Return how rows are reached, and what runs before.
+
+    They lie in place where the depth is contiguous. Otherwise each unit computes its own, but an
+    image that a window slides over is copied with its padding.
+    """
     if _is_direct(elements, form):
         return (), form, _in_place(elements, form)
-    if form.window is not None:
+    if form.window is not None and prod(form.taps) > 1:
         return _padded_copy(elements, form, form.window, arguments)
-    shape = (*form.batch, *form.rows, form.depth)
-    buffer = arguments.scratch(DType.FLOAT32, prod(shape))
-    lead = len(form.batch)
-
-    def value(space: Space) -> Expr:
-        i = space.index
-        return form.left(elements.within(space.simplify), i[:lead], i[lead:-1], (), i[-1])
-
-    def row(b: Index, m: Index, _t: Index) -> Load:
-        return Load(buffer, linearize([*b, *m, Const(0)], shape), DType.FLOAT32)
-
-    return filled(shape, buffer, value), form, row
+    return (), form, TileRows(form, elements)
 
 
 def _known(form: Form) -> Ranges:
@@ -143,7 +144,7 @@ def _padded_copy(
         raise LoweringError(f"{form.left_value!r} is cropped by a convolution's negative pads")
     size = [i + p + max(0, e) for i, p, e in zip(window.inside, pads, window.ends, strict=True)]
     shape = (form.rows[0], *size, form.depth)
-    buffer = arguments.scratch(DType.FLOAT32, prod(shape))
+    buffer = arguments.scratch(DType.FLOAT32, prod(shape), _computed(elements, form.left_value))
 
     def value(space: Space) -> Expr:
         i = space.index
@@ -169,6 +170,12 @@ def _padded_copy(
     if merged:
         form = _merged_line(form)
     return filled(shape, buffer, value), replace(form, guard=_everywhere), row
+
+
+def _computed(elements: Elements, value: str) -> str:
+    """Return `value` if its elements are computed in the block, "" if they are only moved."""
+    index = tuple(Var(f"i{d}") for d in range(len(elements.fragment.shape(value))))
+    return "" if moves_only(elements.at(value, index)) else value
 
 
 def _everywhere(_m: Index, _t: Index) -> tuple[Expr, ...]:
@@ -198,7 +205,7 @@ def right_panels(
     direct = _direct_panels(elements, form, nr)
     if direct is not None:
         return (), direct
-    buffer = arguments.scratch(DType.FLOAT32, size)
+    buffer = arguments.scratch(DType.FLOAT32, size, _computed(elements, form.right_value))
     shape = (prod(form.batch), panels, *form.taps, form.depth, nr)
     taps = len(form.taps)
 

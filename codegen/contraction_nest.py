@@ -9,6 +9,7 @@ from math import ceil, prod
 from egraph_fusion.codegen.contraction_columns import Columns, columns_of
 from egraph_fusion.codegen.contraction_form import Form
 from egraph_fusion.codegen.contraction_rows import RowAddress, RowPointers, split_index
+from egraph_fusion.codegen.contraction_tile import BUFFER, TileRows
 from egraph_fusion.codegen.index import simplify
 from egraph_fusion.codegen.loops import (
     Alloc,
@@ -22,6 +23,7 @@ from egraph_fusion.codegen.loops import (
     MicroKernel,
     Pointer,
     PointerTable,
+    SetPointer,
     Stmt,
     Table,
     Var,
@@ -44,15 +46,18 @@ UNIT_FLOPS = 100_000
 
 @dataclass(frozen=True)
 class Operands:
-    """How the nest reaches its operands: addresses of rows, and of panels."""
+    """How the nest reaches its operands: addresses of rows, or what computes them; and panels."""
 
-    row: RowAddress
+    row: RowAddress | TileRows
     panel: PanelAddress
 
 
 @dataclass(frozen=True)
 class ContractionNest:
-    """One contraction with its tiling; `body` writes it."""
+    """One contraction with its tiling; `body` writes it.
+
+    `groups` is how many units share the panels of a block of rows, if panels are the inner loop.
+    """
 
     form: Form
     terms: Terms
@@ -61,6 +66,7 @@ class ContractionNest:
     tiling: Tiling
     vl: int
     operands: Operands
+    groups: int = 1
 
     @property
     def nr(self) -> int:
@@ -101,14 +107,15 @@ class ContractionNest:
         """Return the nest."""
         batch = prod(self.form.batch)
         if self.tiling.order == "m_outer":
-            sizes = [("b", batch), ("u", self.blocks)]
-            panels: tuple[Stmt, ...] = (For("n", Const(self.panels), self._tile_loop()),)
-            inner = (*self._pointers(), self._acc(self.tiling.mr), *panels)
+            groups = [("g", self.groups)] if self.groups > 1 else []
+            sizes = [("b", batch), *groups, ("u", self.blocks)]
+            before = (*self.computed_rows(), *self._pointers(), self._acc(self.tiling.mr))
+            inner = (*before, self._panel_loop())
         else:
             sizes = [("b", batch), ("n", self.panels), ("u", self.blocks)]
             inner = self._panel_unit()
         flops = self.tiling.mc * self.nr * self.form.depth * self.taps
-        flops *= self.panels if self.tiling.order == "m_outer" else 1
+        flops *= ceil(self.panels / self.groups) if self.tiling.order == "m_outer" else 1
         return (_units(sizes, inner, max(1, UNIT_FLOPS // flops), self._note()),)
 
     def _note(self) -> str:
@@ -122,6 +129,16 @@ class ContractionNest:
         if not self.split:
             return (*self._pointers(), self._acc(self.tiling.mr), *self._tile_loop())
         return (*self._accumulated(), *self._epilogues())
+
+    def _panel_loop(self) -> Stmt:
+        """Run over the panels of the unit's group."""
+        if self.groups == 1:
+            return For("n", Const(self.panels), self._tile_loop())
+        share = ceil(self.panels / self.groups)
+        rest = Const(self.panels) - Var("g") * share
+        count = Const(share) if self.panels % share == 0 else Call("min", (Const(share), rest))
+        number = Let("n", Var("g") * share + Var("q"))
+        return For("q", count, (number, *self._tile_loop()))
 
     # rows of a unit ------------------------------------------------------------------------------
 
@@ -155,6 +172,18 @@ class ContractionNest:
         loop = For("t", self._tile_count(), (For("i", Const(mr), body),))
         return (PointerTable("rows", count), loop)
 
+    def computed_rows(self) -> tuple[Stmt, ...]:
+        """Compute the rows of the unit in scratch, if they do not lie in memory."""
+        rows = self.operands.row
+        if not isinstance(rows, TileRows):
+            return ()
+        size = self.tiling.mc
+        first = Var("u") * size
+        count = Const(size) if self.m % size == 0 else Call("min", (Const(size), self.m - first))
+        number = Let("m", simplify(first + Var("i")))
+        loop = For("i", count, (number, *rows.fill(Var("i"))))
+        return (rows.alloc(size), loop)
+
     def pointer_row(self, tile: Expr, depth: Expr | None) -> tuple[Stmt, ...]:
         """Set the pointers of row `i` of a tile: one per tap."""
         mr = self.tiling.mr
@@ -163,7 +192,11 @@ class ContractionNest:
         def entry(tap: Expr) -> Expr:
             return (tile * self.taps + tap) * mr + Var("i")
 
-        pointers = RowPointers(self.form, self.operands.row)
+        rows = self.operands.row
+        if isinstance(rows, TileRows):
+            inside = rows.place(Var("m") - Var("u") * self.tiling.mc)
+            return (row, SetPointer("rows", simplify(entry(Const(0))), BUFFER, inside))
+        pointers = RowPointers(self.form, rows)
         return (row, *pointers.point(entry, depth))
 
     # a tile and its epilogue ---------------------------------------------------------------------

@@ -41,6 +41,18 @@ def tap_space(taps: Sequence[int]) -> Space:
     return grouped_space(taps, tuple((d,) for d in range(len(taps)) if taps[d] != 1), "k")
 
 
+def named_index(whole: Index) -> tuple[tuple[Stmt, ...], Index]:
+    """Return names for the parts of a row index that take divisions, and the index in them."""
+    lets: list[Stmt] = []
+    named: list[Expr] = []
+    for d, part in enumerate(whole):
+        if not isinstance(part, Const | Var):
+            lets.append(Let(f"m{d}", part))
+            part = Var(f"m{d}")
+        named.append(part)
+    return tuple(lets), tuple(named)
+
+
 @dataclass(frozen=True)
 class RowPointers:
     """How the pointers of row number `m` of the batch `b` are found."""
@@ -54,7 +66,7 @@ class RowPointers:
         Rows start `depth` floats further on; padding is read from zeros.
         """
         whole = split_index(Var("m"), self.form.rows, self._ranges)
-        lets, index = self._named(whole)
+        lets, index = named_index(whole)
         space = tap_space(self.form.taps)
         load = self.address(self._batch, whole, space.index)
         conditions = self._conditions(index, space)
@@ -84,17 +96,6 @@ class RowPointers:
 
     def _known(self, space: Space) -> Ranges:
         return {**self._ranges, **space.ranges}
-
-    def _named(self, whole: Index) -> tuple[tuple[Stmt, ...], Index]:
-        """Name the parts of the row index that take divisions."""
-        lets: list[Stmt] = []
-        named: list[Expr] = []
-        for d, part in enumerate(whole):
-            if not isinstance(part, Const | Var):
-                lets.append(Let(f"m{d}", part))
-                part = Var(f"m{d}")
-            named.append(part)
-        return tuple(lets), tuple(named)
 
     def _conditions(self, index: Index, space: Space) -> list[Expr]:
         found = (simplify(c, self._known(space)) for c in self.form.guard(index, space.index))

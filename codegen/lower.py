@@ -50,12 +50,16 @@ class PackedConstant:
 
 @dataclass(frozen=True)
 class Argument:
-    """What a kernel's buffer is bound to: a value of the graph, a packed constant, or scratch."""
+    """What a kernel's buffer is bound to: a value of the graph, a packed constant, or scratch.
+
+    Scratch `holds` a value that the kernel computes, or a copy of what it reads ("").
+    """
 
     buffer: str
     value: str = ""
     constant: PackedConstant | None = None
     scratch_bytes: int = 0
+    holds: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,10 @@ class _Arguments:
         shape = self.fragment.shape(value)
         return Target(value, self.value(value, Role.OUT), shape, layout, start=layout.start)
 
-    def scratch(self, dtype: DType, size: int) -> str:
+    def scratch(self, dtype: DType, size: int, holds: str = "") -> str:
         """Add scratch that the nests share and return its name."""
         name = self._add("s", dtype, Role.SCRATCH, size)
-        self.arguments[name] = Argument(name, scratch_bytes=size * dtype.itemsize)
+        self.arguments[name] = Argument(name, scratch_bytes=size * dtype.itemsize, holds=holds)
         return name
 
     def constant(self, value: str, form: str, size: int, pack: Callable[[Array], Array]) -> str:
@@ -198,9 +202,14 @@ def lower_block(
     outputs: Sequence[str],
     layouts: Mapping[str, Layout],
     target: TargetInfo,
+    *,
+    staged: bool = False,
 ) -> LoweredBlock:
     """Return the kernel of the block `nodes`; LoweringError says why there is none.
 
+    A block of several nodes is refused if a value that it computes for itself would exist in full,
+    unless `staged` allows it. One node is never refused for that: what its composite's body
+    computes in stages (a normalisation over rows too long for scratch) cannot be split further.
     Kernels that differ only in names have equal text and equal names, so they compile once.
     """
     fragment = by_parts(expand(graph, nodes, inputs, outputs))
@@ -210,7 +219,17 @@ def lower_block(
     targets = [found.target(v) for v in outputs if prod(fragment.shape(v))]
     contractions = _MicroKernels(found, target)
     body = Stages(elements, found.scratch, contractions, targets, tuple(targets)).run()
-    return _finished(graph, nodes, found, body)
+    lowered = _finished(graph, nodes, found, body)
+    if len(nodes) > 1 and not staged:
+        _expect_tiled(lowered)
+    return lowered
+
+
+def _expect_tiled(block: LoweredBlock) -> None:
+    """Refuse a kernel with a value inside that exists in full."""
+    for a in block.arguments:
+        if a.holds:
+            raise LoweringError(f"{a.holds!r} would exist in full inside {block.kernel.note!r}")
 
 
 def _expect_static(fragment: Fragment) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from egraph_fusion.codegen.index import stride_of
@@ -26,6 +26,7 @@ from egraph_fusion.codegen.loops import (
 )
 from egraph_fusion.codegen.lower_elements import Elements, Index
 from egraph_fusion.codegen.lower_lets import shared
+from egraph_fusion.codegen.lower_names import substituted
 from egraph_fusion.codegen.lower_nests import Target, parallel, serial, stores_at
 from egraph_fusion.codegen.lower_push import Limit, exactly, pushed
 from egraph_fusion.codegen.lower_space import (
@@ -232,13 +233,29 @@ def _over_kept(nest: _Nest) -> tuple[Stmt, ...]:
     if outside:
         update = (If(conjunction(outside), update),)
     start = For(lane, extent, (Store("acc", Var(lane), nest.terms.identity),), LoopKind.VECTOR)
-    finish = For(lane, extent, cut.finished(total), LoopKind.VECTOR)
+    finish = For(lane, extent, _finished_lanes(nest, space, total), LoopKind.VECTOR)
     scratch = Alloc("acc", nest.terms.accumulator, Const(largest(extent)))
     body = (scratch, start, *serial(nest.reduced, update), finish)
     if len(space.names) == 1:
         return body
     work = largest(extent) * max(1, nest.reduced.size)
     return (parallel(space.names[:-1], space.extents[:-1], body, work),)
+
+
+def _finished_lanes(nest: _Nest, space: Space, total: Expr) -> tuple[Stmt, ...]:
+    """Return the statements that store the targets for one lane of the run.
+
+    The lane is a variable over the whole dimension while index maps are inverted: of the last run,
+    which may be shorter, the simplifier would not know where it ends.
+    """
+    lane = nest.space.names[-1]
+    index = nest.space.replaced({lane: Var("c")})
+    names = (*nest.space.names[:-1], "c")
+    stored = replace(nest, space=replace(nest.space, names=names, index=index)).finished(total)
+    position: Expr = Var(lane)
+    if len(space.names) > len(nest.space.names):
+        position = Var(space.names[-2]) * largest(space.extents[-1]) + position
+    return tuple(substituted(s, {"c": position}, space.ranges) for s in stored)
 
 
 def _lanes(space: Space) -> int:

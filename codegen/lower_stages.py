@@ -24,8 +24,8 @@ from egraph_fusion.codegen.lower_search import SEARCHES, search_nest
 from egraph_fusion.ir.graph import Node
 from egraph_fusion.ir.tensors import DType
 
-Scratch = Callable[[DType, int], str]
-"""Adds a scratch buffer of the kernel and returns its name."""
+Scratch = Callable[[DType, int, str], str]
+"""Adds a scratch buffer of the kernel that holds a value, and returns its name."""
 
 
 class Contractions(Protocol):
@@ -199,7 +199,7 @@ class Stages:
         size = 1
         for d in shape:
             size *= d
-        buffer = self.scratch(self.fragment.types[value].dtype, size)
+        buffer = self.scratch(self.fragment.types[value].dtype, size, value)
         layout = next((t.layout.dense for t in self.outputs if len(t.shape) == len(shape)), None)
         return Target(value, buffer, shape, layout or row_major(len(shape)))
 

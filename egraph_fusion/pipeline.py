@@ -25,7 +25,7 @@ from egraph_fusion.fusion.plan import Block, Plan
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.optimizer import optimize
-from egraph_fusion.runtime.assemble import Assembly, assemble, ports, refusal
+from egraph_fusion.runtime.assemble import Assembly, assemble, likely_layouts, ports, refusal
 from egraph_fusion.runtime.feeds import Extents, Request, fixed_extents
 from egraph_fusion.runtime.loading import load_compiled
 from egraph_fusion.runtime.machine import release_memory
@@ -120,16 +120,17 @@ def plan_for(graph: Graph, target: TargetInfo) -> Plan:
     Then layout operators are eliminated.
     """
     found = plan_extended(graph)
-    if any(refusal(graph, b.nodes, target) is not None for b in found.blocks if len(b.nodes) > 1):
+    layouts = likely_layouts(graph)
 
-        def supported(g: Graph, nodes: Sequence[Node]) -> str | None:
-            return refusal(g, nodes, target)
+    def supported(g: Graph, nodes: Sequence[Node]) -> str | None:
+        return refusal(g, nodes, target, layouts)
 
+    if any(supported(graph, b.nodes) is not None for b in found.blocks if len(b.nodes) > 1):
         found = plan_extended(graph, supported)
 
     def native(block: Block) -> bool:
         alone = len(block.nodes) == 1
-        return not block.opaque and not (alone and refusal(graph, block.nodes, target))
+        return not block.opaque and not (alone and supported(graph, block.nodes))
 
     return without_copies(found, native)
 

@@ -88,13 +88,15 @@ def whole(graph: Graph) -> Block:
 def lowered(graph: Graph, images: bool = False, vectors: int | None = None) -> Lowered:
     """Lower `graph` as one block; with `images`, all values of rank 4 lie channels last.
 
-    `vectors` is the number of floats per vector (None: this machine's).
+    `vectors` is the number of floats per vector (None: this machine's).  The graph need not be
+    one that the planner fuses: values inside may exist in full.
     """
     layouts = dict(choose_layouts(graph, [whole(graph)]))
     if images:
         layouts |= {v: channels_last(4) for v, found in layouts.items() if len(found.order) == 4}
     nodes, ins, outs = graph.nodes, graph.inputs, graph.outputs
-    return Lowered(graph, layouts, lower_block(graph, nodes, ins, outs, layouts, target(vectors)))
+    block = lower_block(graph, nodes, ins, outs, layouts, target(vectors), staged=True)
+    return Lowered(graph, layouts, block)
 
 
 def program_of(cases: Iterable[Lowered]) -> CProgram:

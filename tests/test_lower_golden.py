@@ -39,7 +39,7 @@ def kernel_of(name: str) -> Kernel:
     layouts = dict(choose_layouts(graph, [whole(graph)]))
     layouts |= {v: channels_last(4) for v in layouts if len(layouts[v].order) == 4}
     nodes, ins, outs = graph.nodes, graph.inputs, graph.outputs
-    return lower_block(graph, nodes, ins, outs, layouts, MACHINE).kernel
+    return lower_block(graph, nodes, ins, outs, layouts, MACHINE, staged=True).kernel
 
 
 @pytest.mark.parametrize("name", GOLDEN)

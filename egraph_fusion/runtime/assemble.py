@@ -66,16 +66,36 @@ def _lower(
         return lower_block(graph, block.nodes, block.inputs, block.outputs, layouts, target), ""
     except LoweringError as error:
         touched = {*block.inputs, *block.outputs}
-        if len(block.nodes) > 1 or touched & (plan.views.keys() | plan.bases):
+        if len(block.nodes) > 1:
+            # Only now are layouts settled. A block that these force into stages still runs.
+            return _staged(plan, block, layouts, target), ""
+        if touched & (plan.views.keys() | plan.bases):
             raise
         return None, str(error)
 
 
-def refusal(graph: Graph, nodes: Sequence[Node], target: TargetInfo) -> str | None:
+def _staged(
+    plan: Plan, block: Block, layouts: Mapping[str, Layout], target: TargetInfo
+) -> LoweredBlock:
+    nodes, ins, outs = block.nodes, block.inputs, block.outputs
+    return lower_block(plan.graph, nodes, ins, outs, layouts, target, staged=True)
+
+
+def likely_layouts(graph: Graph) -> Mapping[str, Layout]:
+    """Return the layouts that values have if each node is a block of its own."""
+    return choose_layouts(graph, [make_block(graph, (n,)) for n in graph.nodes])
+
+
+def refusal(
+    graph: Graph,
+    nodes: Sequence[Node],
+    target: TargetInfo,
+    layouts: Mapping[str, Layout] | None = None,
+) -> str | None:
     """Return why the code generator cannot make one kernel of `nodes`, or None if it can."""
     block = make_block(graph, nodes)
     try:
-        lower_block(graph, block.nodes, block.inputs, block.outputs, {}, target)
+        lower_block(graph, block.nodes, block.inputs, block.outputs, layouts or {}, target)
     except LoweringError as error:
         return str(error)
     return None
