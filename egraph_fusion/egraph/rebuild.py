@@ -142,7 +142,8 @@ class _Rebuilder:
         old = self.loaded.graph.nodes[term.node]
         outputs = self._outputs(eclass, c, old)
         if c.op == OPAQUE:
-            renamed = dict(zip(old.reads, inputs, strict=True))
+            pairs = zip(old.reads, inputs, strict=True)
+            renamed = {v: self._own_constant(v) or new for v, new in pairs}
             node = dataclass_replace(
                 old,
                 inputs=tuple(renamed.get(v, v) for v in old.inputs),
@@ -154,6 +155,18 @@ class _Rebuilder:
             node = dataclass_replace(old, inputs=inputs + padding, outputs=outputs)
         self.position = max(self.position, term.node)
         self._add(term.node, node)
+
+    def _own_constant(self, v: str) -> str:
+        """Return `v` if it is a constant of the graph, else "".
+
+        Equal constants of an opaque node stay apart: operators that update one in place exist.
+        """
+        graph = self.loaded.graph
+        if v not in graph.constants:
+            return ""
+        self.constants[v] = graph.constants[v]
+        self.types[v] = graph.types[v]
+        return v
 
     def _add(self, position: int, node: Node) -> None:
         self.nodes.append((position, node))

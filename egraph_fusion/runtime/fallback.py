@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from egraph_fusion.errors import ModelError, RunError
 from egraph_fusion.frontend.exporter import Exporter, inline_tensor
+from egraph_fusion.frontend.weights import read_sparse
 from egraph_fusion.frontend.writers import CannotWriteError
 from egraph_fusion.ir.graph import Graph, Node
 
@@ -30,7 +31,7 @@ def one_node_model(graph: Graph, n: Node) -> bytes:
     alone = _alone(graph, n)
     exporter = Exporter(alone, None, inline_tensor)
     try:
-        proto = exporter.node(n)
+        proto = _dense(exporter.node(n))
     except CannotWriteError as error:
         raise ModelError(f"the fallback cannot run node {n.label()}: {error}") from error
     header = onnx.ModelProto.FromString(graph.header) if graph.header else onnx.ModelProto()
@@ -45,6 +46,15 @@ def one_node_model(graph: Graph, n: Node) -> bytes:
     model = helper.make_model(body, opset_imports=imports, functions=list(header.functions))
     model.ir_version = header.ir_version or model.ir_version
     return bytes(model.SerializeToString())
+
+
+def _dense(proto: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a Constant of a sparse tensor as one of the dense tensor: sessions give arrays."""
+    held = [a for a in proto.attribute if a.HasField("sparse_tensor")]
+    if proto.op_type != "Constant" or not held:
+        return proto
+    value = numpy_helper.from_array(read_sparse(held[0].sparse_tensor, None))
+    return helper.make_node("Constant", [], list(proto.output), name=proto.name, value=value)
 
 
 def reads(n: Node) -> tuple[str, ...]:
