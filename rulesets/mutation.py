@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from random import Random
 
 from egraph_fusion.errors import RuleError
@@ -31,7 +31,7 @@ from egraph_fusion.rulesets.prove import prove
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verification import verify
 
-FIRST, SECOND = 200, 500
+FIRST, SECOND = 120, 240
 """Examples of the ordinary search, and of the long one that a survivor has to stand as well."""
 
 SIMILAR = (
@@ -44,6 +44,7 @@ SIMILAR = (
     ("GlobalMaxPool", "GlobalAveragePool"),
     ("BitwiseAnd", "BitwiseOr", "BitwiseXor"),
 )
+FATES = ("refuted", "missed", "equivalent", "void")
 COMMUTATIVE = ("Add", "Mul", "Max", "Min", "And", "Or", "Xor", "Equal", "Sum", "Mean")
 
 
@@ -235,33 +236,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=1000, help="mutants to try")
     parser.add_argument("--seed", type=int, default=0, help="which mutants")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
     options = parser.parse_args(arguments)
     start = time.monotonic()
     everything = mutants()
     chosen = sample(everything, options.count, options.seed)
+    outcomes: list[Outcome] = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        outcomes = list(pool.map(judged, chosen, chunksize=4))
-    _print(outcomes, len(everything), time.monotonic() - start, options.json)
+        for outcome in pool.map(judged, chosen):
+            outcomes.append(outcome)
+            _print(outcome, options.json)
+    _summarise(outcomes, len(everything), time.monotonic() - start, options.json)
 
 
-def _print(outcomes: Sequence[Outcome], available: int, seconds: float, as_json: bool) -> None:
-    fates = Counter(o.fate for o in outcomes)
-    kinds = Counter((o.kind, o.fate) for o in outcomes)
-    rate = kill_rate(outcomes)
+def _print(o: Outcome, as_json: bool) -> None:
     if as_json:
-        rows = [
-            {"kind": o.kind, "rule": o.rule, "fate": o.fate, "reason": o.reason} for o in outcomes
-        ]
-        print(
-            json.dumps({"kill_rate": rate, "fates": fates, "available": available, "mutants": rows})
-        )
+        print(json.dumps(asdict(o)), flush=True)
+    elif o.fate != "refuted":
+        print(f"{o.fate:10} {o.kind:10} {o.rule}\n{'':22}{o.reason}", flush=True)
+
+
+def _summarise(outcomes: Sequence[Outcome], available: int, seconds: float, as_json: bool) -> None:
+    fates, rate = Counter(o.fate for o in outcomes), kill_rate(outcomes)
+    if as_json:
+        totals = {"mutants": len(outcomes), "available": available, "kill_rate": rate, **fates}
+        print(json.dumps({**totals, "seconds": round(seconds)}))
         return
-    for o in outcomes:
-        if o.fate in ("missed", "equivalent"):
-            print(f"{o.fate:10} {o.kind:10} {o.rule}\n{'':22}{o.reason}")
-    for kind in sorted({k for k, _ in kinds}):
-        print(kind, {f: kinds[kind, f] for f in ("refuted", "missed", "equivalent", "void")})
+    by_kind = Counter((o.kind, o.fate) for o in outcomes)
+    for kind in sorted({k for k, _ in by_kind}):
+        print(f"{kind:10}", ", ".join(f"{by_kind[kind, f]} {f}" for f in FATES if by_kind[kind, f]))
     print(f"{len(outcomes)} of {available} mutants: {dict(fates)} in {seconds:.0f} s")
     print(f"kill rate {rate:.4f}")
 

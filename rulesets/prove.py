@@ -66,7 +66,7 @@ def prove(rule: Rule, seed: int = 0, shapes: int = SHAPES) -> Proof | None:
             proven = [_proven(instance, s) for s in found]
         except REFUSALS:
             return None
-        if not any(proven) or None in proven:
+        if not proven or None in proven:
             return None
         domain = domain and all(p is not False for p in proven)
         settings += len(found)

@@ -37,7 +37,7 @@ Attributes = dict[str, Any]
 """Attribute variables: a value, or for a `rest` variable the values by name."""
 Choose = Callable[[str, Sequence[TensorType], Mapping[str, Any]], Mapping[str, AttrValue]]
 """Chooses all attributes of an operator, given its operands' types and what is already fixed."""
-REFUSALS = (EgraphFusionError, IndexError, ValueError, TypeError, KeyError, ZeroDivisionError)
+REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class IllTypedError(RuleError):
