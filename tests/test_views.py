@@ -307,3 +307,9 @@ def test_squeezenet_copies_nothing_to_concatenate(example_models: dict[str, Path
     kernels = plan_for(graph, target_info(Options())).launched
     assert any("Concat" in [n.op for n in k.nodes] for k in kernels)
     assert all(n.op != "Concat" or "Conv" in k.label() for k in kernels for n in k.nodes)
+
+
+def test_the_plan_says_what_is_done_in_place() -> None:
+    text = plan_for(skip_connection(), target_info(Options())).to_text()
+    (line,) = (line for line in text.splitlines() if "Concat" in line)
+    assert line.endswith("# in place")

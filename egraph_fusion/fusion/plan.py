@@ -132,7 +132,10 @@ class Plan:
         for i, b in enumerate(self.blocks):
             kind = "opaque" if b.opaque else b.mapping_type.value
             lines.append(f"block {i} [{kind}] ({', '.join(b.inputs)}) -> ({', '.join(b.outputs)})")
-            lines += [f"  {', '.join(n.outputs)} = {n.op}({', '.join(n.inputs)})" for n in b.nodes]
+            computed = {id(n) for n in self.launched[i].nodes}
+            for n in b.nodes:
+                note = "" if id(n) in computed else "  # in place"
+                lines.append(f"  {', '.join(n.outputs)} = {n.op}({', '.join(n.inputs)}){note}")
         return "\n".join(lines)
 
     __str__ = to_text
