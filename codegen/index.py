@@ -7,6 +7,7 @@ whose atoms are variables and what is not polynomial (floor division, remainder,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 
 from egraph_fusion.codegen.index_poly import Index, Ranges, as_expr, as_index
@@ -32,7 +33,15 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     `ranges` maps variables to inclusive bounds, each an int, an expression of other variables or
     None.  Parts that are not int64 are searched for index expressions, not changed otherwise.
     """
-    return Simplifier(ranges or {}).expression(expr)
+    return _simplified(expr, tuple((ranges or {}).items()))
+
+
+@lru_cache(maxsize=1 << 15)
+def _simplified(
+    expr: Expr, ranges: tuple[tuple[str, tuple[Index | None, Index | None]], ...]
+) -> Expr:
+    """Kept, since blocks are lowered once to see whether they can be, and again to be run."""
+    return Simplifier(dict(ranges)).expression(expr)
 
 
 def bounds(expr: Expr, ranges: Ranges | None = None) -> tuple[int | None, int | None]:
