@@ -13,13 +13,12 @@ from onnx import numpy_helper
 from onnx.backend.test.case.test_case import TestCase as Case
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
-from onnx.reference import ReferenceEvaluator
 
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.pipeline import Options
 from egraph_fusion.runtime.backend import EgraphFusionRep, prepare_many
 
-KINDS = ("node", "pytorch-converted", "pytorch-operator", "simple", "real")
+KINDS = ("node", "pytorch-converted", "pytorch-operator", "simple")
 LISTS = Path(__file__).parent / "onnx_backend"
 PAGE = Path(__file__).parent.parent / "docs" / "onnx_backend.md"
 RANKS = {"fails": 0, "fallback": 1, "native": 2}
@@ -122,7 +121,7 @@ def changes(listed: Mapping[str, Outcome], found: Iterable[Outcome]) -> tuple[li
 def _model(case: Case) -> onnx.ModelProto:
     if case.model is not None:
         return case.model
-    return onnx.load(_light(case) if case.url else _folder(case) / "model.onnx")
+    return onnx.load(_folder(case) / "model.onnx")
 
 
 def _folder(case: Case) -> Path:
@@ -130,32 +129,15 @@ def _folder(case: Case) -> Path:
     return Path(case.model_dir)
 
 
-def _light(case: Case) -> Path:
-    """Return the file of a model without weights, which ONNX ships with the expected output."""
-    return Path(onnx.__file__).parent.parent / (case.url or "")
-
-
 def _data_sets(case: Case, model: onnx.ModelProto) -> list[DataSet]:
     if case.data_sets is not None:
         return [DataSet(*([_plain(v) for v in side] for side in s)) for s in case.data_sets]
-    if case.url:
-        return [_light_data(case, model)]
     return [
         DataSet(
             _files(folder, "input", model.graph.input), _files(folder, "output", model.graph.output)
         )
         for folder in sorted(_folder(case).glob("test_data_set_*"))
     ]
-
-
-def _light_data(case: Case, model: onnx.ModelProto) -> DataSet:
-    weights = {t.name for t in model.graph.initializer}
-    fed = [i for i in model.graph.input if i.name not in weights]
-    inputs = [Runner.generate_dummy_data(i, seed=0, name=case.name) for i in fed]
-    expected = _light(case).with_name(f"{_light(case).stem}_output_0.pb")
-    if not expected.exists():
-        return DataSet(inputs, list(ReferenceEvaluator(model).run(None, {fed[0].name: inputs[0]})))
-    return DataSet(inputs, [_read(expected.read_bytes(), model.graph.output[0].type)])
 
 
 def _files(folder: Path, side: str, infos: Sequence[onnx.ValueInfoProto]) -> list[Any]:
