@@ -146,7 +146,8 @@ class Enclosures:
         grain = max((t.denominator for t in terms), default=1)
         if not all(self.rounding.holds(t) for t in terms):
             return False
-        return sum(abs(t) for t in terms) * grain < 2**self.rounding.digits
+        size: Fraction = sum((abs(t) for t in terms), Fraction(0)) * grain
+        return size < 2**self.rounding.digits
 
     def monotone(self, f: Callable[[Any], Any], x: Real, ulps: int, falls: bool = False) -> Value:
         """Return the enclosure of a monotone function of mpmath numbers."""
@@ -177,7 +178,8 @@ class Enclosures:
         if UNKNOWN in (x, y):
             return None
         if isinstance(x, bool | Special | Fraction) and isinstance(y, bool | Special | Fraction):
-            return type(x) is type(y) and bool(x == y)
+            same: bool = type(x) is type(y) and x == y
+            return same
         if isinstance(x, bool | Special) or isinstance(y, bool | Special):
             return False
         i, j = self.interval(x), self.interval(y)
@@ -203,9 +205,9 @@ class Enclosures:
         return math.inf if isinstance(x, Special) else 0.0
 
 
-def from_array(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def from_array(values: np.ndarray[Any, Any]) -> Any:
     """Return numbers and truth values as an object array; what is not finite is unknown."""
-    out = np.empty(values.size, dtype=object)
+    out: Any = np.empty(values.size, dtype=object)
     for i, v in enumerate(values.reshape(-1).tolist()):
         out[i] = _value(v)
     return out.reshape(values.shape)

@@ -152,7 +152,7 @@ class RealScalars(Enclosures):
 
     @strict
     def _trunc(self, x: Real) -> Value:
-        return self._step(x, math.trunc, lambda v: int(v))
+        return self._step(x, math.trunc, int)
 
     def _step(self, x: Real, exact: Callable[[Fraction], int], near: Method) -> Value:
         if isinstance(x, Fraction):

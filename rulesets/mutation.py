@@ -20,6 +20,7 @@ from egraph_fusion.rulesets.guards import Form
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
+    AttrTerm,
     Computed,
     Number,
     Output,
@@ -184,7 +185,7 @@ def _attributes(p: Pattern) -> Iterator[Pattern]:
             yield replace(p, attrs=(*p.attrs[:i], (name, other), *p.attrs[i + 1 :]))
 
 
-def _other_values(name: str, value: object) -> Iterator[object]:
+def _other_values(name: str, value: AttrTerm) -> Iterator[AttrTerm]:
     match value:
         case Computed(args=args):
             yield from (a for a in args if isinstance(a, Attribute))

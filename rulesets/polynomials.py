@@ -150,9 +150,9 @@ class Symbolic:
         raise NotRationalError(f"{name} is not rational")
 
 
-def _ratio(x: Ratio | Fraction) -> Ratio:
+def _ratio(x: object) -> Ratio:
     if isinstance(x, Ratio):
         return x
-    if isinstance(x, bool) or not isinstance(x, Fraction):
+    if not isinstance(x, Fraction):
         raise NotRationalError(f"{x} is not a number")
     return constant(x)

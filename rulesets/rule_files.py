@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -77,7 +77,7 @@ def _is_in(traceback: TracebackType, path: Path) -> bool:
 
 
 @contextmanager
-def _limited(seconds: float | None) -> Iterator[None]:
+def _limited(seconds: float | None) -> Generator[None]:
     """Raise _TooSlowError in the body after some seconds."""
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -143,9 +144,9 @@ def terms(
 
     Without any, terms grow by + - and *.
     """
-    pairs = binary or (
-        () if unary else (lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y)
-    )
+    pairs: Sequence[Callable[..., Pattern]] = binary
+    if not binary and not unary:
+        pairs = (operator.add, operator.sub, operator.mul)
 
     def grown(inner: SearchStrategy[Pattern]) -> SearchStrategy[Pattern]:
         options = [st.builds(f, inner, inner) for f in pairs]

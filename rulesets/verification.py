@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
@@ -23,6 +23,8 @@ from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
 from egraph_fusion.rulesets.verify_settings import TYPED, Setting, settings_like, settings_of
 from egraph_fusion.rulesets.verify_snippet import snippet
 
+CHECKS = cast("list[HealthCheck]", list(HealthCheck))
+"""What hypothesis may complain of: none of it matters where a search is cut off anyhow."""
 LEAST = 25
 """Examples that each operator of a schema gets at least (if that many are asked for at all)."""
 MANY, ENOUGH = 4, 15
@@ -172,7 +174,7 @@ class _Search:
             deadline=None,
             phases=phases,
             report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=CHECKS,
         )
         @given(environments_in(rule, found))
         def holds(e: Environment) -> None:

@@ -14,7 +14,8 @@ from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import normalized, types_of
 from egraph_fusion.ir.tensors import DType, TensorType
-from egraph_fusion.rulesets.exact_operators import Group, apply_exactly
+from egraph_fusion.rulesets.exact_groups import Group
+from egraph_fusion.rulesets.exact_operators import apply_exactly
 from egraph_fusion.rulesets.functions import call
 from egraph_fusion.rulesets.pattern import (
     Apply,

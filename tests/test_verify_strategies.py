@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from egraph_fusion import rulesets
@@ -13,12 +13,13 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets import guards, ops, strategies
 from egraph_fusion.rulesets.pattern import Apply, tensor_names
 from egraph_fusion.rulesets.strategies import Environment
+from egraph_fusion.rulesets.verification import CHECKS
 from egraph_fusion.rulesets.verify_check import tried
 
 a, b, c = rulesets.tensors("a b c")
 axes = rulesets.attrs("axes")[0]
 DTYPES = [d for d in DType if d.is_float or d.is_integer or d is DType.BOOL]
-CALM = settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
+CALM = settings(max_examples=30, suppress_health_check=CHECKS, deadline=None)
 GUARDED = rulesets.rule(
     "r",
     ops.reduce_max(a * b, axes=axes) / c,
@@ -54,7 +55,7 @@ def test_extreme_values_are_finite(
 def test_special_values_hold_nan_and_negative_zero() -> None:
     seen: list[float] = []
 
-    @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60, database=None, suppress_health_check=CHECKS)
     @given(strategies.arrays("float32", (8,), "special"))
     def draw(found: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
         seen.extend(found.tolist())
@@ -93,7 +94,7 @@ def test_environments_can_be_tried(e: Environment) -> None:
 def test_environments_hold_scalars_and_empty_tensors() -> None:
     shapes: set[tuple[int, ...]] = set()
 
-    @settings(max_examples=100, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=100, database=None, suppress_health_check=CHECKS)
     @given(strategies.environments(rulesets.rule("r", a + b, b + a)))
     def draw(e: Environment) -> None:
         shapes.update(v.shape for v in e.tensors.values())
