@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rules_page import rules_page
 from typer.main import get_command
 
 from egraph_fusion.cli import app
@@ -99,7 +100,7 @@ def cli_page() -> str:
     return "\n".join([*lines, *(line for n, c in found for line in command_lines(n, c))]) + "\n"
 
 
-PAGES = {"cli.md": cli_page, "operators.md": operators_page}
+PAGES = {"cli.md": cli_page, "operators.md": operators_page, "rules.md": rules_page}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,103 @@
+"""The page of the 149 rules: what each says, when it holds, what it saves and how sure it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from rule_costs import flops
+
+from egraph_fusion import rulesets
+from egraph_fusion.rulesets.prove import prove
+from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.schemas import OPERATOR_CLASSES
+
+USES = Path(__file__).parent / "rule_uses.json"
+SHAPES = 3
+"""Shapes in which the page's proofs are made, for every operator of a schema."""
+
+HEAD = """# The 149 rules
+
+Generated from `rulesets.ALL` by `make docs`; `egraph-fusion rules list` and `rules show NAME` print
+the same rules. Identities, constant folding and weights that absorb scales are further rules in
+`rulesets/structural.py`, not counted here.
+
+- **formula**: `a => b` rewrites left to right, `a <=> b` both ways. In a schema, `?f:class` stands
+  for every operator of a class; the classes are listed below.
+- **guards**: what has to hold of the operands; analysis proves it, or the rule does not fire.
+- **dtypes**: what the claim is made for; *numeric* is floats and integers.
+- **level**: *exact*: bit for bit. *finite*: equal over the reals, and in floating point to rounding
+  error where every intermediate is finite.
+- **FLOPs**: left and right side for matrices of 64 by 64 and images of 8 by 16 by 16, equal terms
+  counted once, of a schema the first operator. Where they are equal, a rule saves by what it makes
+  possible, or bytes.
+- **shown**: *proven*: both sides are one rational function of the elements, in any shape. *proven
+  in shapes*: that in the shapes tried. *tested*: by random operands against exact arithmetic.
+  All are tested too: `egraph-fusion rules verify`.
+- **uses**: nodes of optimised models that the rule stands behind, and in how many of the {models}
+  models of the last count. A dash says that none was found.
+
+No rule but the ten printed in the paper follows from the other 148 and the structural ones within
+three iterations: `python tests/rule_derivation.py` says so rule by rule and
+`tests/test_rule_counts.py` holds it. Of those ten, `abs-around-product` and `square-less-multiple`
+do follow. `python benchmarks/rule_uses.py MODELS > docs/rule_uses.json` counts the uses.
+"""
+
+
+def shown(rule: Rule) -> str:
+    """Say how the rule is known to be right."""
+    proof = prove(rule, shapes=SHAPES)
+    if proof is None:
+        return "tested"
+    return "proven" if proof.every_shape and proof.domain else "proven in shapes"
+
+
+def row(rule: Rule, uses: dict[str, dict[str, int]]) -> str:
+    """One row of a family's table."""
+    arrow = "<=>" if rule.both else "=>"
+    guards = ", ".join(f"`{g}`" for g in rule.guards)
+    before, after = flops(rule)
+    count = uses.get(rule.name)
+    used = f"{count['uses']} in {count['models']}" if count else "-"
+    cells = (
+        f"`{rule.name}`",
+        rule.schema,
+        f"`{rule.lhs} {arrow} {rule.rhs}`",
+        guards,
+        rule.dtypes,
+        rule.level,
+        f"{before} → {after}",
+        shown(rule),
+        used,
+        rule.source,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def family_table(family: str, uses: dict[str, dict[str, int]]) -> Iterator[str]:
+    """Lines of one family's section."""
+    rules = [r for r in rulesets.ALL if r.family == family]
+    heads = ("rule", "schema", "formula", "guards", "dtypes", "level", "FLOPs", "shown", "uses")
+    yield f"\n## {family.capitalize()} ({len(rules)})\n"
+    yield f"| {' | '.join((*heads, 'source'))} |\n|{'---|' * (len(heads) + 1)}"
+    yield from (row(r, uses) for r in rules)
+
+
+def class_lines() -> Iterator[str]:
+    """Lines of the section on operator classes."""
+    yield "\n## Classes of operators\n"
+    text = "\n".join(str(r) for r in rulesets.ALL)
+    for name, members in OPERATOR_CLASSES.items():
+        if f":{name}" in text:
+            yield f"- `{name}`: {', '.join(members)}"
+
+
+def rules_page() -> str:
+    """The page of the 149 rules."""
+    counted = json.loads(USES.read_text())
+    families = dict.fromkeys(r.family for r in rulesets.ALL)
+    with_uses = sum(r.name in counted["rules"] for r in rulesets.ALL)
+    lines = [HEAD.format(models=counted["models"]), f"{with_uses} rules have uses there."]
+    tables = [line for f in families for line in family_table(f, counted["rules"])]
+    return "\n".join([*lines, *tables, *class_lines()]) + "\n"
