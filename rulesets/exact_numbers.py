@@ -146,8 +146,7 @@ class Enclosures:
         grain = max((t.denominator for t in terms), default=1)
         if not all(self.rounding.holds(t) for t in terms):
             return False
-        size: Fraction = sum((abs(t) for t in terms), Fraction(0)) * grain
-        return size < 2**self.rounding.digits
+        return bool(sum(abs(t) for t in terms) * grain < 2**self.rounding.digits)
 
     def monotone(self, f: Callable[[Any], Any], x: Real, ulps: int, falls: bool = False) -> Value:
         """Return the enclosure of a monotone function of mpmath numbers."""

@@ -16,7 +16,7 @@ from random import Random
 
 from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets.catalogue import ALL
-from egraph_fusion.rulesets.guards import Form
+from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
@@ -30,7 +30,7 @@ from egraph_fusion.rulesets.pattern import (
 )
 from egraph_fusion.rulesets.prove import prove
 from egraph_fusion.rulesets.rule import Rule
-from egraph_fusion.rulesets.verification import verify
+from egraph_fusion.rulesets.verification import holds_without, verify
 
 FIRST, SECOND = 120, 240
 """Examples of the ordinary search, and of the long one that a survivor has to stand as well."""
@@ -51,10 +51,11 @@ COMMUTATIVE = ("Add", "Mul", "Max", "Min", "And", "Or", "Xor", "Equal", "Sum", "
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A rule changed in one place; `kind` says how."""
+    """A rule changed in one place; `kind` says how, `dropped` is the guard that was left out."""
 
     kind: str
     rule: Rule
+    dropped: Guard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,8 @@ def judged(m: Mutant, first: int = FIRST, second: int = SECOND) -> Outcome:
             return Outcome(m.kind, str(m.rule), "refuted", quick.counterexample.reason)
         if not quick.ok:
             return Outcome(m.kind, str(m.rule), "void", quick.note)
+        if m.dropped is not None:
+            return _without_guard(m, m.dropped, second)
         proof = prove(m.rule) if m.kind not in ("level", "dtypes") else None
         if proof is not None and proof.domain:
             return Outcome(m.kind, str(m.rule), "equivalent", str(proof))
@@ -115,6 +118,15 @@ def judged(m: Mutant, first: int = FIRST, second: int = SECOND) -> Outcome:
         return Outcome(m.kind, str(m.rule), "missed", slow.counterexample.reason)
     reason = f"equal to 100 digits or bit for bit in every trial: {slow.checked}"
     return Outcome(m.kind, str(m.rule), "equivalent", reason)
+
+
+def _without_guard(m: Mutant, g: Guard, examples: int) -> Outcome:
+    """Try a rule without its guard where the guard does not hold, and nowhere else."""
+    guarded = replace(m.rule, when=(*m.rule.when, g))
+    if holds_without(guarded, g, examples, seed=2):
+        reason = f"holds in {examples} trials where {g} does not, too"
+        return Outcome(m.kind, str(m.rule), "equivalent", reason)
+    return Outcome(m.kind, str(m.rule), "missed", f"fails where {g} does not hold")
 
 
 def kill_rate(outcomes: Sequence[Outcome]) -> float:
@@ -130,7 +142,8 @@ def _mutated(r: Rule) -> Iterator[Mutant]:
             yield from _built(kind, r, rhs=side)
     for i, g in enumerate(r.when):
         if g.kind.form is not Form.GRAPH:
-            yield from _built("guard", r, when=r.when[:i] + r.when[i + 1 :])
+            for m in _built("guard", r, when=r.when[:i] + r.when[i + 1 :]):
+                yield replace(m, dropped=g)
     if r.level != "exact":
         yield from _built("level", r, level="exact")
     for wider in ("numeric", "any", "int", "bool"):

@@ -24,7 +24,7 @@ from egraph_fusion.rulesets.verify_terms import leaf_dtypes
 PLAIN = (1.0, 0.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, -0.0, -3.0, 0.25, 2.5, -1.5)
 KINDS = ("plain", "plain", "smooth", "smooth", "ties", "extreme")
 """Kinds of values; plain ones are few, so that equal elements and zeros are common."""
-UNBOUNDED_KINDS = ("plain", "smooth", "ties", "extreme", "special", "infinite", "signs")
+UNBOUNDED_KINDS = ("plain", "smooth", "ties", "extreme", "special", "infinite", "signs", "signs")
 """Those for claims about every value: NaN, infinities and signed zeros are common in them."""
 
 

@@ -289,7 +289,7 @@ def _ones(rule: Rule, s: Setting) -> Environment:
 def _unneeded(rule: Rule, max_examples: int, seed: int, deadline: float | None) -> tuple[str, ...]:
     loose: list[str] = []
     for g in rule.when:
-        if _droppable(g) and _holds_without(rule, g, max_examples, seed, deadline):
+        if _droppable(g) and holds_without(rule, g, max_examples, seed, deadline):
             loose.append(str(g))
     return tuple(loose)
 
@@ -303,9 +303,10 @@ def _droppable(g: Guard) -> bool:
     return g.kind.form is not Form.GRAPH and not schematic
 
 
-def _holds_without(
-    rule: Rule, g: Guard, max_examples: int, seed: int, deadline: float | None
+def holds_without(
+    rule: Rule, g: Guard, max_examples: int, seed: int, deadline: float | None = None
 ) -> bool:
+    """Whether a rule stands without its guard `g`, tried only where `g` does not hold."""
     weaker = replace(rule, when=tuple(other for other in rule.when if other != g))
     examples = max(max_examples, LEAST_WITHOUT)
     search = _searched(weaker, examples, seed, deadline, shrink=False, violating=g)

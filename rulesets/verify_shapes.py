@@ -20,6 +20,7 @@ class Shapes:
         self.rng = rng
         self.found: dict[Pattern, Sizes] = {}
         self.operands: dict[str, Sizes] = {}
+        self.alike = rng.random() < 0.6  # siblings have the same shape
         self.one_size = rng.randrange(1, 4) if rng.random() < 0.25 else None
 
     def fit(self, p: Pattern) -> dict[Pattern, Sizes]:
@@ -31,7 +32,7 @@ class Shapes:
         """Return a random extent."""
         if self.one_size is not None:
             return self.rng.choice((1, self.one_size))
-        return self.rng.choices((0, 1, 2, 3), (1, 4, 7, 4))[0]
+        return self.rng.choices((0, 1, 2, 3), (1, 8, 14, 8))[0]
 
     def random_shape(self, low: int = 0, high: int = 4) -> Sizes:
         """Return a random shape of rank `low` to `high`."""
@@ -83,7 +84,7 @@ class Shapes:
                 shape = (*shape, self.dim())
             self.operands[key] = shape
         found = self.operands[key]
-        return found if self.rng.random() < 0.85 else self.flattened(found)
+        return found if self.alike or self.rng.random() < 0.5 else self.flattened(found)
 
     def flattened(self, shape: Sizes) -> Sizes:
         """Return `shape` with some sizes turned to 1."""
@@ -132,8 +133,10 @@ def _conv(s: Shapes, _wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
         w = (group * rng.randrange(1, 3), channels, *(rng.randrange(1, 3) for _ in range(rank)))
         s.operands |= {key: x, f"{key} w": w}
     x, w = s.operands[key], s.operands[f"{key} w"]
-    if rng.random() < 0.2:
-        x, w = (s.flattened(x), w) if rng.random() < 0.5 else (x, s.flattened(w))
+    rank = len(x) - 2
+    if not s.alike and rng.random() < 0.5:
+        spatial = (1,) * rank if rng.random() < 0.7 else s.flattened(x[2:])
+        x, w = ((*x[:2], *spatial), w) if rng.random() < 0.6 else (x, s.flattened(w))
     return [x, w, w[:1]]
 
 
