@@ -26,6 +26,8 @@ from egraph_fusion.frontend import export, load
 from egraph_fusion.optimizer import optimize
 from egraph_fusion.pipeline import compile as compile_model
 
+LONGEST = 160
+"""Characters of a cell."""
 NEAR_ZERO = 1e-3
 """Standard deviation below which a difference is absolute: such outputs are rounding errors."""
 
@@ -102,14 +104,15 @@ def row(case: Any) -> str:
     except EgraphFusionError as error:
         return f"| {name} | {nodes} | - | - | - | - | {exported} | {escaped(str(error))} |"
     counts = [sum(s.executor == e for s in steps) for e in ("native", "host", "fallback")]
-    reasons = dict.fromkeys(escaped(s.reason) for s in steps if s.executor == "fallback")
-    cells = [name, nodes, *map(str, counts), own, exported, "; ".join(reasons)]
+    reasons = dict.fromkeys(s.reason for s in steps if s.executor == "fallback")
+    cells = [name, nodes, *map(str, counts), own, exported, escaped("; ".join(reasons))]
     return f"| {' | '.join(cells)} |"
 
 
 def escaped(text: str) -> str:
-    """Return `text` as one cell of a Markdown table."""
-    return " ".join(text.replace("|", "\\|").split())
+    """Return `text` as one cell of a Markdown table, cut if it is long."""
+    plain = " ".join(text.replace("|", "\\|").split())
+    return plain if len(plain) <= LONGEST else plain[: LONGEST - 1] + "…"
 
 
 def rows(folder: Path, which: str) -> Iterator[str]:

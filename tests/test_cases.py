@@ -25,7 +25,7 @@ from egraph_fusion.frontend import export
 
 Array = NDArray[Any]
 CASES = Path(__file__).resolve().parents[2] / "shared" / "cases"
-MANY_NODES = 100
+MANY_NODES = 30
 """Bigger models take long to compile: benchmarks/cases.py runs them, not this suite."""
 NEEDS_A_RUNTIME = {"text2tashkeel-0.1.0__rawi.int8.onnx": "DynamicQuantizeLSTM"}
 """Models that hold operators of onnxruntime's own, which onnx.reference does not have."""
