@@ -49,7 +49,7 @@ class RealScalars(Enclosures):
 
     def const(self, value: float) -> Value:
         """Return a literal: the decimal fraction that it is written as (0.1 is a tenth)."""
-        return self.settled(Fraction(repr(value))) if math.isfinite(value) else UNKNOWN
+        return self.settled(Fraction(repr(float(value)))) if math.isfinite(value) else UNKNOWN
 
     @strict
     def add(self, x: Real, y: Real) -> Value:

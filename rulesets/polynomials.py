@@ -92,7 +92,7 @@ class Symbolic:
 
     def const(self, value: float) -> Ratio:
         """Return a literal: the decimal fraction that it is written as."""
-        return constant(Fraction(repr(value)))
+        return constant(Fraction(repr(float(value))))
 
     def add(self, x: Ratio | Fraction, y: Ratio | Fraction) -> Ratio:
         """Add."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -113,3 +118,16 @@ def test_a_file_that_loops_is_stopped(file: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match=r"none.py: there is no such file"):
         rules_in_file(tmp_path / "none.py")
+
+
+def test_the_snippets_of_the_page_run(tmp_path: Path) -> None:
+    page = Path(__file__).parent.parent / "docs" / "verification.md"
+    first, own = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(first, {})
+    assert "undefined" in printed.getvalue()
+    mine = tmp_path / "test_my_rules.py"
+    mine.write_text(own)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(mine)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
