@@ -31,7 +31,7 @@ from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.codegen.tiling import LATE_UNITS, MEMORY_BYTES_PER_CYCLE, Tiling
 from egraph_fusion.ir.tensors import DType
 
-PACKING_CYCLES = 0.6
+PACKING_CYCLES = 0.25
 """Cycles to compute one element of a row, most of it vectorised arithmetic."""
 
 MOST_TILES = 16
@@ -109,7 +109,7 @@ def tile_tiling(form: Form, target: TargetInfo) -> tuple[Tiling, int]:
     if mr == 0:
         raise LoweringError(f"{form.left_value!r}: one row is too long for a thread's scratch")
     panels = ceil(form.columns / (found.nv * target.vl))
-    room = max(1, min(target.l2 // 4 // (4 * form.depth * mr), MOST_TILES, ceil(rows / mr)))
+    room = max(1, min(target.l2 // 2 // (4 * form.depth * mr), MOST_TILES, ceil(rows / mr)))
     shares = {ceil(panels / g) for g in range(1, min(panels, 32) + 1)}
     cuts = [(t, ceil(panels / share)) for t in range(1, room + 1) for share in shares]
     cost = _Cost(form, target, mr, panels * found.nv * target.vl)
