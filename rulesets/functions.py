@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from egraph_fusion.errors import RuleError
-from egraph_fusion.ir.dims import Shape, floordiv, product
+from egraph_fusion.ir.dims import Shape, product
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.rulesets.pattern import Attribute, Computed, Pattern
 

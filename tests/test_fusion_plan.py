@@ -1,5 +1,7 @@
 """Both planners partition any graph into convex blocks; the paper's example is reproduced."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,10 @@ from egraph_fusion.ir.graph import Graph
 from egraph_fusion.ir.ops.operator import MappingType
 from egraph_fusion.ir.tensors import DType, TensorType
 
-PLANNERS = {"extended": plan_extended, "dnnfusion": plan_dnnfusion}
+PLANNERS: dict[str, Callable[[Graph], Plan]] = {
+    "extended": plan_extended,
+    "dnnfusion": plan_dnnfusion,
+}
 SQUARE = TensorType(DType.FLOAT32, (4, 4))
 
 
