@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -198,8 +198,35 @@ def _leaf(
         return st.lists(inside, min_size=size, max_size=size).map(
             lambda items: np.asarray(items, dtype=np.int64).reshape(shape)
         )
-    wanted = [g.name for g in rule.when if g.kind.form is Form.VALUE and g.args == (p,)]
-    return arrays(dtype, shape, kind).map(lambda a: _satisfying(a, wanted))
+    return arrays(dtype, shape, kind).map(lambda a: _satisfying(a, _wanted(rule, p)))
+
+
+def _wanted(rule: Rule, p: Pattern) -> list[str]:
+    return [g.name for g in rule.when if g.kind.form is Form.VALUE and g.args == (p,)]
+
+
+def remixed(e: Environment, number: int) -> Environment:
+    """Return `e` with elements that are few and special: infinities, signed zeros, limits.
+
+    Bitwise trials cost little, so that each drawn environment is followed by some of these.
+    """
+    rng = np.random.default_rng([number, *(v.size for v in e.arrays.values())])
+    return replace(e, arrays={p: _remix(e, p, v, rng) for p, v in e.arrays.items()})
+
+
+def _remix(e: Environment, p: Pattern, v: Array, rng: np.random.Generator) -> Array:
+    if isinstance(p, Number) or p in e.setting.index_limits:
+        return v
+    dtype = DType.of(v.dtype)
+    pool: list[float] = [0, 1]
+    if dtype.is_float:
+        pool = _pool(dtype, "special")
+    elif dtype.is_integer:
+        limits = np.iinfo(v.dtype)
+        pool = [0, 1, 2, int(limits.min), int(limits.max), int(limits.max) - 1]
+    few = [pool[i] for i in rng.integers(0, len(pool), 4)]
+    found = np.asarray([few[i] for i in rng.integers(0, 4, v.size)], dtype=v.dtype)
+    return _satisfying(found.reshape(v.shape), _wanted(e.rule, p))
 
 
 def _satisfying(a: Array, guards: Sequence[str]) -> Array:

@@ -18,7 +18,7 @@ from egraph_fusion.ir.graph import Array
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import Apply, Many, Pattern, walk
 from egraph_fusion.rulesets.rule import Rule
-from egraph_fusion.rulesets.strategies import Environment, environments_in
+from egraph_fusion.rulesets.strategies import Environment, environments_in, remixed
 from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
 from egraph_fusion.rulesets.verify_settings import TYPED, Setting, settings_like, settings_of
 from egraph_fusion.rulesets.verify_snippet import snippet
@@ -27,6 +27,8 @@ CHECKS = cast("list[HealthCheck]", list(HealthCheck))
 """What hypothesis may complain of: none of it matters where a search is cut off anyhow."""
 LEAST = 25
 """Examples that each operator of a schema gets at least (if that many are asked for at all)."""
+REMIXES = 4
+"""Arrays of special values that are tried after each example that is compared bit for bit."""
 MANY, ENOUGH = 4, 15
 """More instances than `MANY` share their shapes, if more than `ENOUGH` of those fit."""
 SMALL, SMALL_SETTINGS, SMALL_EXAMPLES = 6, 6, 40
@@ -181,11 +183,21 @@ class _Search:
             if self.late():
                 self._stop()
             elif self._violates(e):
-                self._note(e, tried(e))
+                trial = tried(e)
+                self._note(e, trial)
+                if trial.how == "bits":
+                    self._remixed(e)
 
         # What was found is kept; a search that the clock cuts short looks flaky to hypothesis.
         with suppress(_RefutedError, _LateError, HypothesisException):
             holds()
+
+    def _remixed(self, e: Environment) -> None:
+        for number in range(REMIXES):
+            other = remixed(e, number + REMIXES * sum(self.outcomes.values()))
+            trial = tried(other)
+            if trial.problem is not None and self._violates(other):
+                self._note(other, trial)
 
     def _stop(self) -> None:
         """End the search for a counterexample, or else the search for smaller ones."""
