@@ -45,7 +45,7 @@ SIMILAR = (
     ("GlobalMaxPool", "GlobalAveragePool"),
     ("BitwiseAnd", "BitwiseOr", "BitwiseXor"),
 )
-FATES = ("refuted", "missed", "equivalent", "void")
+FATES = ("refuted", "missed", "equivalent", "void", "error")
 COMMUTATIVE = ("Add", "Mul", "Max", "Min", "And", "Or", "Xor", "Equal", "Sum", "Mean")
 
 
@@ -63,7 +63,8 @@ class Outcome:
     """What became of a mutant.
 
     `fate` is "refuted"; "missed": refuted by the long search only; "equivalent": not refuted at
-    all, for the `reason` given; or "void": no operands satisfy it, so that it claims nothing.
+    all, for the `reason` given; "void": no operands satisfy it, so that it claims nothing; or
+    "error": the verifier failed, which counts as missed.
     """
 
     kind: str
@@ -114,6 +115,8 @@ def judged(m: Mutant, first: int = FIRST, second: int = SECOND) -> Outcome:
         slow = verify(m.rule, second, seed=2, shrink=False, check_guards=False)
     except RuleError as e:
         return Outcome(m.kind, str(m.rule), "void", str(e))
+    except Exception as e:  # a fault of the verifier must show, and must not end the run
+        return Outcome(m.kind, str(m.rule), "error", f"{type(e).__name__}: {e}")
     if slow.counterexample is not None:
         return Outcome(m.kind, str(m.rule), "missed", slow.counterexample.reason)
     reason = f"equal to 100 digits or bit for bit in every trial: {slow.checked}"
@@ -132,7 +135,7 @@ def _without_guard(m: Mutant, g: Guard, examples: int) -> Outcome:
 def kill_rate(outcomes: Sequence[Outcome]) -> float:
     """Return the part of the wrong mutants that was refuted."""
     fates = Counter(o.fate for o in outcomes)
-    wrong = fates["refuted"] + fates["missed"]
+    wrong = fates["refuted"] + fates["missed"] + fates["error"]
     return fates["refuted"] / wrong if wrong else 1.0
 
 

@@ -173,17 +173,21 @@ def environments(rule: Rule, seed: int = 0) -> SearchStrategy[Environment]:
     return drawn()
 
 
-@st.composite
-def environments_in(draw: DrawFn, rule: Rule, settings: Sequence[Setting]) -> Environment:
-    """Draw one of `settings`, one of the rule's dtypes, and values that satisfy the guards."""
-    setting = draw(st.sampled_from(settings))
-    dtype = draw(st.sampled_from(dtypes_of(rule)))
-    setting = setting_in(rule, setting, dtype) or setting
+def environments_in(rule: Rule, settings: Sequence[Setting]) -> SearchStrategy[Environment]:
+    """Return one of `settings`, one of the rule's dtypes, and values that satisfy the guards."""
     kinds = UNBOUNDED_KINDS if rule.level == "exact" else KINDS
-    kind = draw(st.sampled_from(kinds))
-    dtypes = leaf_dtypes(rule.lhs, setting.dtype)
-    values = {p: draw(_leaf(rule, setting, p, dtypes[p], kind)) for p in setting.shapes}
-    return Environment(rule, setting, values)
+
+    @st.composite
+    def drawn(draw: DrawFn) -> Environment:
+        setting = draw(st.sampled_from(settings))
+        dtype = draw(st.sampled_from(dtypes_of(rule)))
+        setting = setting_in(rule, setting, dtype) or setting
+        kind = draw(st.sampled_from(kinds))
+        dtypes = leaf_dtypes(rule.lhs, setting.dtype)
+        values = {p: draw(_leaf(rule, setting, p, dtypes[p], kind)) for p in setting.shapes}
+        return Environment(rule, setting, values)
+
+    return drawn()
 
 
 def _leaf(
@@ -232,6 +236,8 @@ def _remix(e: Environment, p: Pattern, v: Array, rng: np.random.Generator) -> Ar
 def _satisfying(a: Array, guards: Sequence[str]) -> Array:
     """Return `a` changed as little as guards on its elements demand."""
     one = np.asarray(1, dtype=a.dtype)
+    if a.dtype.kind == "b":
+        return np.ones_like(a) if {"positive", "nonzero"} & {*guards} else a
     if "finite" in guards and a.dtype.kind not in "biu":
         a = np.where(np.isfinite(a), a, one)
     if "nonneg" in guards or "positive" in guards:
