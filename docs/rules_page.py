@@ -41,7 +41,8 @@ the same rules. Identities, constant folding and weights that absorb scales are 
 No rule but the ten printed in the paper follows from the other 148 and the structural ones within
 three iterations: `python tests/rule_derivation.py` says so rule by rule and
 `tests/test_rule_counts.py` holds it. Of those ten, `abs-around-product` and `square-less-multiple`
-do follow. `python benchmarks/rule_uses.py MODELS > docs/rule_uses.json` counts the uses.
+do follow. `python benchmarks/rule_uses.py MODELS > docs/rule_uses.json` counts the uses;
+the file names the models.
 """
 
 
@@ -98,6 +99,6 @@ def rules_page() -> str:
     counted = json.loads(USES.read_text())
     families = dict.fromkeys(r.family for r in rulesets.ALL)
     with_uses = sum(r.name in counted["rules"] for r in rulesets.ALL)
-    lines = [HEAD.format(models=counted["models"]), f"{with_uses} rules have uses there."]
+    lines = [HEAD.format(models=len(counted["models"])), f"{with_uses} rules have uses there."]
     tables = [line for f in families for line in family_table(f, counted["rules"])]
     return "\n".join([*lines, *tables, *class_lines()]) + "\n"
