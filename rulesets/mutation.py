@@ -32,6 +32,8 @@ from egraph_fusion.rulesets.prove import prove
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verification import holds_without, verify
 
+EACH = 5
+"""Examples of each operator of a schema at least."""
 FIRST, SECOND = 120, 240
 """Examples of the ordinary search, and of the long one that a survivor has to stand as well."""
 
@@ -102,7 +104,7 @@ def sample(found: Sequence[Mutant], count: int, seed: int = 0) -> list[Mutant]:
 def judged(m: Mutant, first: int = FIRST, second: int = SECOND) -> Outcome:
     """Verify a mutant; what survives is searched longer, and then called equivalent."""
     try:
-        quick = verify(m.rule, first, seed=1, shrink=False, check_guards=False)
+        quick = verify(m.rule, first, 1, shrink=False, check_guards=False, least=EACH)
         if quick.counterexample is not None:
             return Outcome(m.kind, str(m.rule), "refuted", quick.counterexample.reason)
         if not quick.ok:
@@ -112,7 +114,7 @@ def judged(m: Mutant, first: int = FIRST, second: int = SECOND) -> Outcome:
         proof = prove(m.rule) if m.kind not in ("level", "dtypes") else None
         if proof is not None and proof.domain:
             return Outcome(m.kind, str(m.rule), "equivalent", str(proof))
-        slow = verify(m.rule, second, seed=2, shrink=False, check_guards=False)
+        slow = verify(m.rule, second, 2, shrink=False, check_guards=False, least=EACH)
     except RuleError as e:
         return Outcome(m.kind, str(m.rule), "void", str(e))
     except Exception as e:  # a fault of the verifier must show, and must not end the run

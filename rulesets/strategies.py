@@ -228,9 +228,9 @@ def _remix(e: Environment, p: Pattern, v: Array, rng: np.random.Generator) -> Ar
     elif dtype.is_integer:
         limits = np.iinfo(v.dtype)
         pool = [0, 1, 2, int(limits.min), int(limits.max), int(limits.max) - 1]
-    few = [pool[i] for i in rng.integers(0, len(pool), 4)]
-    found = np.asarray([few[i] for i in rng.integers(0, 4, v.size)], dtype=v.dtype)
-    return _satisfying(found.reshape(v.shape), _wanted(e.rule, p))
+    few: Array = rng.choice(np.asarray(pool, dtype=v.dtype), 4)
+    found: Array = rng.choice(few, v.shape)
+    return _satisfying(np.asarray(found, dtype=v.dtype), _wanted(e.rule, p))
 
 
 def _satisfying(a: Array, guards: Sequence[str]) -> Array:

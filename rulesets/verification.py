@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
-from hypothesis.errors import HypothesisException
+from hypothesis.errors import HypothesisException, HypothesisWarning
 
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.rulesets.guards import Form, Guard
@@ -188,8 +189,10 @@ class _Search:
                 if trial.how == "bits":
                     self._remixed(e)
 
-        # What was found is kept; a search that the clock cuts short looks flaky to hypothesis.
-        with suppress(_RefutedError, _LateError, HypothesisException):
+        # What was found is kept; a search that the clock cuts short looks flaky to hypothesis,
+        # which also warns of how long the text of a failing environment is.
+        with warnings.catch_warnings(), suppress(_RefutedError, _LateError, HypothesisException):
+            warnings.simplefilter("ignore", HypothesisWarning)
             holds()
 
     def _remixed(self, e: Environment) -> None:
@@ -223,17 +226,19 @@ def verify(
     time_limit: float | None = None,
     shrink: bool = True,
     check_guards: bool = True,
+    least: int = LEAST,
 ) -> Verification:
     """Try to refute the claim that `rule` makes.
 
-    Examples are shared out over the operators and arities that the rule stands for.  The same seed
+    Examples are shared out over the operators and arities that the rule stands for, `least` for
+    each at the least (if `max_examples` is not less).  The same seed
     gives the same result unless `time_limit` (seconds) cuts the search short.  `check_guards` also
     reports guards without which the rule holds.  Raises RuleError for a rule with an operator that
     has no meaning over the reals, unless its level is exact or its dtypes are integers.
     """
     start = time.monotonic()
     deadline = None if time_limit is None else start + time_limit
-    search = _searched(rule, max_examples, seed, deadline, shrink)
+    search = _searched(rule, max_examples, seed, deadline, shrink, least=least)
     checked = Checked(
         dict(search.outcomes),
         search.instances,
@@ -263,10 +268,11 @@ def _searched(
     deadline: float | None,
     shrink: bool,
     violating: Guard | None = None,
+    least: int = LEAST,
 ) -> _Search:
     search = _Search(rule, deadline, shrink, violating)
     instances = [list(d.instances()) for d in rule.directions()]
-    each = max(min(LEAST, max_examples), max_examples // sum(map(len, instances)))
+    each = max(min(least, max_examples), max_examples // sum(map(len, instances)))
     shaped = violating if violating and violating.kind.form in TYPED else None
     pairs = (pair for some in instances for pair in _with_settings(some, seed, shaped))
     for instance, found in pairs:
