@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
@@ -21,8 +21,8 @@ from egraph_fusion.rulesets.pattern import Apply, Many, Pattern, walk
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.strategies import Environment, environments_in, remixed
 from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
+from egraph_fusion.rulesets.verify_result import Checked, Counterexample, Verification
 from egraph_fusion.rulesets.verify_settings import TYPED, Setting, settings_like, settings_of
-from egraph_fusion.rulesets.verify_snippet import snippet
 
 CHECKS = cast("list[HealthCheck]", list(HealthCheck))
 """What hypothesis may complain of: none of it matters where a search is cut off anyhow."""
@@ -36,84 +36,6 @@ SMALL, SMALL_SETTINGS, SMALL_EXAMPLES = 6, 6, 40
 """Elements, settings and examples of the search for a smaller counterexample."""
 LEAST_WITHOUT = 100
 """Examples that must fail to refute a rule without a guard before the guard is called unneeded."""
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """Operands for which a rule's claim is wrong; prints as a Python snippet that shows it."""
-
-    rule: Rule
-    environment: Environment
-    reason: str
-
-    @property
-    def arrays(self) -> Mapping[str, Array]:
-        """The operands by name."""
-        return self.environment.tensors
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The operands' shapes by name."""
-        return {name: v.shape for name, v in self.arrays.items()}
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        """Values of the attribute variables."""
-        return self.environment.setting.attributes
-
-    def __str__(self) -> str:
-        """Print as a snippet that evaluates both sides."""
-        return snippet(self.environment, self.reason)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What was tried: examples by outcome, settings (shapes and attributes), operators, dtypes.
-
-    "reals": equal over the reals; "floats": that, and equal in floating point to propagated
-    rounding error; "bits": bit-identical; "undecided": not told apart at 650 digits, or dependent
-    on a comparison of equal irrational numbers.
-    """
-
-    outcomes: Mapping[str, int]
-    instances: int
-    settings: int
-    seconds: float
-    timed_out: bool = False
-
-    @property
-    def examples(self) -> int:
-        """Examples that decided something."""
-        return sum(n for how, n in self.outcomes.items() if how in ("reals", "floats", "bits"))
-
-    def __str__(self) -> str:
-        """Print as one line."""
-        parts = ", ".join(f"{n} {how}" for how, n in sorted(self.outcomes.items()))
-        late = ", stopped at the time limit" if self.timed_out else ""
-        return f"{self.instances} instances in {self.settings} settings: {parts or 'nothing'}{late}"
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Whether a rule's claim stood, or what refutes it, and the guards it does not need.
-
-    A rule that no operands satisfy is not ok and has no counterexample: `note` says so.
-    """
-
-    rule: Rule
-    ok: bool
-    counterexample: Counterexample | None
-    checked: Checked
-    unneeded_guards: tuple[str, ...] = ()
-    note: str = ""
-
-    def __str__(self) -> str:
-        """Print the verdict, and the counterexample if there is one."""
-        if self.counterexample is not None:
-            return f"{self.rule.name}: wrong\n{self.counterexample}"
-        extra = "".join(f"; holds without {g}" for g in self.unneeded_guards)
-        verdict = "ok" if self.ok else self.note
-        return f"{self.rule.name}: {verdict} ({self.checked}){extra}"
 
 
 class _RefutedError(Exception):

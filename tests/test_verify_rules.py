@@ -12,7 +12,8 @@ import pytest
 from egraph_fusion import rulesets
 from egraph_fusion.rulesets import guards, ops
 from egraph_fusion.rulesets.rule import Rule, rule
-from egraph_fusion.rulesets.verification import Counterexample, Verification, verify
+from egraph_fusion.rulesets.verification import verify
+from egraph_fusion.rulesets.verify_result import Counterexample, Verification
 
 a, b, c, x, w = rulesets.tensors("a b c x w")
 axes, perm, p = rulesets.attrs("axes perm p")
