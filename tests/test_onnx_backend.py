@@ -11,7 +11,7 @@ from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.runtime import backend
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)  # minutes beside nothing else
 @pytest.mark.parametrize("kind", suite.KINDS)
 def test_every_test_goes_as_listed(kind: str, request: pytest.FixtureRequest) -> None:
     found = suite.run_all(suite.cases(kind))

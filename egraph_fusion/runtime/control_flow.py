@@ -160,7 +160,7 @@ def _scan(step: ControlStep, operands: Sequence[Array | None], run: RunBody) -> 
         raise RunError(f"the inputs of Scan have different lengths: {sorted(lengths)}")
     made: list[list[Array]] = [[] for _ in results]
     for turn in range(lengths.pop()):
-        found = run([*state, *(np.ascontiguousarray(r[turn]) for r in rows)])
+        found = run([*state, *(np.asarray(r[turn], order="C") for r in rows)])
         state, pieces = found[: len(state)], found[len(state) :]
         for held, value in zip(made, pieces, strict=True):
             held.append(value)
