@@ -67,7 +67,7 @@ class Setting:
         )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=128)
 def settings_of(
     rule: Rule, seed: int = 0, count: int = SETTINGS, violating: Guard | None = None
 ) -> tuple[Setting, ...]:
