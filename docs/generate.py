@@ -9,47 +9,9 @@ from rules_page import rules_page
 from typer.main import get_command
 
 from egraph_fusion.cli import app
-from egraph_fusion.ir.ops import OPERATORS, Kind, Law, Operator
+from egraph_fusion.ir.ops.table import operators_table
 
 FOLDER = Path(__file__).parent
-HEAD = """# Operators
-
-Generated from the registry by `make docs`. Any other operator is carried through unchanged and
-executed by the ONNX reference implementation.
-"""
-
-
-def operands(operator: Operator) -> str:
-    """Say how many tensor operands an operator takes."""
-    low, high = operator.arity
-    if high is None:
-        return f"{low} or more"
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def laws(operator: Operator) -> str:
-    """Name an operator's laws."""
-    names = (law.name or "" for law in Law if law in operator.laws and law is not Law.NONE)
-    return ", ".join(name.lower().replace("_", " ") for name in names)
-
-
-def table(kind: Kind) -> Iterator[str]:
-    """Lines of one family's section."""
-    family = sorted((o for o in OPERATORS.values() if o.kind is kind), key=lambda o: o.name)
-    yield f"\n## {kind.value.capitalize()} ({len(family)})\n"
-    yield "| operator | operands | attributes | laws |\n|---|---|---|---|"
-    for o in family:
-        attributes = ", ".join(f"`{a.name}`" for a in o.attrs)
-        yield f"| {o.name} | {operands(o)} | {attributes} | {laws(o)} |"
-
-
-def operators_page() -> str:
-    """The page of all declared operators."""
-    used = {o.kind for o in OPERATORS.values()}
-    lines = [HEAD, f"{len(OPERATORS)} are declared."]
-    return "\n".join([*lines, *(line for k in Kind if k in used for line in table(k))]) + "\n"
-
-
 CLI_HEAD = """# Command line
 
 Generated from the commands by `make docs`. `egraph-fusion` is also `python -m egraph_fusion`.
@@ -100,7 +62,7 @@ def cli_page() -> str:
     return "\n".join([*lines, *(line for n, c in found for line in command_lines(n, c))]) + "\n"
 
 
-PAGES = {"cli.md": cli_page, "operators.md": operators_page, "rules.md": rules_page}
+PAGES = {"cli.md": cli_page, "operators.md": operators_table, "rules.md": rules_page}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The registry as a table for readers: `python -m egraph_fusion.ir.ops.table`."""
+"""The registry as a table for readers: docs/operators.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from egraph_fusion.ir.ops.operator import Attr
 
 _HEADER = """# Operators
 
-Generated from the registry by `python -m egraph_fusion.ir.ops.table > docs/operators.md`;
+Generated from the registry by `make docs`;
 {count} operators are declared. Any other operator is *opaque*: carried unchanged and run
 by the fallback.
 
@@ -63,7 +63,3 @@ def _meaning(operator: Operator) -> str:
     if operator.pull is not None:
         return "index map"
     return "combined" if operator.reduction is not None else "own kernel"
-
-
-if __name__ == "__main__":
-    print(operators_table(), end="")
