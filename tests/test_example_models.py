@@ -135,3 +135,11 @@ def test_model_without_recipes_is_no_skeleton() -> None:
 def test_unknown_example_names_the_known_ones() -> None:
     with pytest.raises(ModelError, match=r"squeezenet1\.1, tinybert"):
         example_path("resnet")
+
+
+def test_a_scalar_integer_input_gets_a_scalar() -> None:
+    count = helper.make_tensor_value_info("count", TensorProto.INT64, [])
+    out = helper.make_tensor_value_info("y", TensorProto.INT64, [])
+    graph = helper.make_graph([helper.make_node("Neg", ["count"], ["y"])], "g", [count], [out])
+    found = example_inputs(helper.make_model(graph))["count"]
+    assert (found.shape, found.dtype) == ((), np.int64)

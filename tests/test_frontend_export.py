@@ -260,3 +260,22 @@ def test_a_group_that_is_not_convex_is_refused(tmp_path: Path) -> None:
     graph = chain("Neg", "Exp", "Tanh")
     with pytest.raises(ModelError, match="cycle"):
         save(graph, tmp_path / "f.onnx", functions=groups(graph, (0, 2)))
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    graph = load(model_of([make_node("Relu", ["x"], ["y"])], [info("x", [2])], ["y"]))
+    with pytest.raises(ModelError, match="a device or a pipe"):
+        save(graph, pipe)
+    assert pipe.is_fifo()
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.onnx", tmp_path / "link.onnx"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    graph = load(model_of([make_node("Relu", ["x"], ["y"])], [info("x", [2])], ["y"]))
+    save(graph, link)
+    assert link.is_symlink()
+    assert onnx.load(real).graph.node[0].op_type == "Relu"

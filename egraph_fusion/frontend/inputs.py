@@ -164,4 +164,4 @@ def _integers(key: str, shape: tuple[int, ...], rows: int | None) -> Array:
         return indices.astype(np.int64).reshape(shape)
     length = shape[-1] if shape else 1
     mask = np.arange(length) < length - length // 8
-    return np.broadcast_to(mask, shape).astype(np.int64)
+    return np.broadcast_to(mask, shape or (1,)).astype(np.int64).reshape(shape)

@@ -33,9 +33,12 @@ def save(
     write as model-local functions.  Raises ModelError if the graph cannot be expressed or the file
     cannot be written.
     """
-    target = Path(path)
+    # A link is written through, as every tool does that does not write by renaming.
+    target = Path(path).resolve()
     if target.is_dir():
         raise ModelError(f"{target} is a directory; expected the name of a file to write")
+    if target.exists() and not target.is_file():
+        raise ModelError(f"{target} is a device or a pipe; expected the name of a file to write")
     constants = {c.id: c for c in (*graph.constants.values(), *graph.defaults.values())}
     if sum(c.array.nbytes for c in constants.values()) < EXTERNAL_ABOVE:
         exporter = Exporter(graph, opset, inline_tensor)

@@ -58,6 +58,9 @@ def write(path: Path, ports: Ports, programs: Programs, *, durable: bool = True)
 
     A `durable` file is on the disk, not only on its way there, before it gets its name.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise CompileError(f"cannot write {str(path)!r}: it is no regular file")
     sections = _Sections([], [])
     head = program_json.dump(ports, programs, sections.add)
     sums = map(_checksums, sections.arrays)
