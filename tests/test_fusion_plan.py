@@ -158,3 +158,21 @@ def test_attention_is_one_block() -> None:
 def test_scores_that_somebody_reads_keep_attention_apart() -> None:
     plan = plan_extended(attention(leak=True))
     assert all(sum(n.op == "MatMul" for n in b.nodes) <= 1 for b in plan.blocks)
+
+
+def test_values_read_twice_again_and_again_do_not_become_one_expression() -> None:
+    b = GraphBuilder("doubling")
+    value = b.add_input("x", SQUARE)
+    for _ in range(40):
+        value = b.op("Mul", value, value)
+    b.output(value)
+    assert len(plan_extended(b.build()).blocks) > 1
+
+
+def test_a_long_chain_falls_into_blocks_of_bounded_depth() -> None:
+    b = GraphBuilder("chain")
+    value = b.add_input("x", SQUARE)
+    for _ in range(300):
+        value = b.op("Sin", value)
+    b.output(value)
+    assert all(len(block.nodes) <= 60 for block in plan_extended(b.build()).blocks)

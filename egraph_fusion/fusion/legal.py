@@ -29,6 +29,8 @@ COSTLY = frozenset(
     | {"Cosh", "Asinh", "Acosh", "Atanh", "Pow", "Softplus", "Mish", "Gelu", "Swish", "Elu"}
     | {"Celu", "Selu"}
 )
+# Beyond these a block's elements are no longer one expression that a compiler takes well.
+LARGEST_EXPRESSION, DEEPEST_EXPRESSION = 400, 60
 # Movement that keeps the order of elements: what a rows block may do with its results.
 KEEPS_ORDER = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 # Movement whose index map can be run backwards: what may follow a contraction.
@@ -87,6 +89,8 @@ def refusal(graph: Graph, nodes: Sequence[Node]) -> str | None:
         return "an operator of no fusible family is a block of its own"
     if any(graph.types[o].static_shape is None for n in nodes for o in n.outputs if o):
         return "a shape is not known"
+    if (reason := _expression_refusal(nodes)) is not None:
+        return reason
     anchors = [n for n, k in zip(nodes, kinds, strict=True) if k in ANCHORS]
     rows = [n for n, k in zip(nodes, kinds, strict=True) if k in ROWS]
     if len(anchors) == 2 and rows:
@@ -102,6 +106,21 @@ def refusal(graph: Graph, nodes: Sequence[Node]) -> str | None:
     if rows:
         return _rows_refusal(graph, nodes, rows)
     return _pointwise_refusal(graph, nodes)
+
+
+def _expression_refusal(nodes: Sequence[Node]) -> str | None:
+    """Refuse what reads back to a huge expression: each use of an inner value counts it again."""
+    sizes: dict[str, int] = {}
+    depths: dict[str, int] = {}
+    for n in nodes:
+        size = 1 + sum(sizes.get(v, 0) for v in n.inputs)
+        depth = 1 + max((depths.get(v, 0) for v in n.inputs), default=0)
+        if size > LARGEST_EXPRESSION or depth > DEEPEST_EXPRESSION:
+            return f"{n.label()} would be an expression of {size} operators, {depth} deep"
+        kept = kind_of(n) not in POINTWISE
+        for o in n.outputs:
+            sizes[o], depths[o] = (0, 0) if kept else (size, depth)
+    return None
 
 
 def _pointwise_refusal(graph: Graph, nodes: Sequence[Node]) -> str | None:
