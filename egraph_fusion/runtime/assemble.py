@@ -68,7 +68,7 @@ def _lower(
         touched = {*block.inputs, *block.outputs}
         if len(block.nodes) > 1:
             # Only now are layouts settled. A block that these force into stages still runs.
-            return _staged(plan, block, layouts, target), ""
+            return _staged(plan, block, layouts, target), f"run in stages: {error}"
         if touched & (plan.views.keys() | plan.bases):
             raise
         return None, str(error)
@@ -131,7 +131,7 @@ def assemble(plan: Plan, target: TargetInfo, name: str = "c") -> Assembly:
             steps.append(control or _fallback_step(graph, block, placement, reasons[i]))
             continue
         launch = _launch(i, plan, low, placement, pool)
-        record = _record(block, low)
+        record = _record(block, low, reasons[i])
         if steps and isinstance(steps[-1], NativeStep):
             steps[-1] = _extended(steps[-1], record, launch)
             segments[-1] = segments[-1].extended(launch)
@@ -224,7 +224,7 @@ def _extended(step: NativeStep, record: StepRecord, launch: Launch) -> NativeSte
     return NativeStep(step.entry, (*step.blocks, record), reads, writes)
 
 
-def _record(block: Block, low: LoweredBlock) -> StepRecord:
+def _record(block: Block, low: LoweredBlock, reason: str) -> StepRecord:
     return StepRecord(
         nodes=tuple(n.label() for n in block.nodes),
         executor="native",
@@ -232,6 +232,7 @@ def _record(block: Block, low: LoweredBlock) -> StepRecord:
         flops=low.flops,
         bytes=low.bytes,
         kernel=low.kernel.name,
+        reason=reason,
     )
 
 

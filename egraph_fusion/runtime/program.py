@@ -31,7 +31,8 @@ class StepRecord:
     """What one launch does, for profiles and reports.
 
     `flops` and `bytes` are those of one run: operations as the design counts them, and bytes of the
-    tensors read and written.  `reason` says why a fallback step is not native.
+    tensors read and written.  `reason` says why a fallback step is not native,
+    or why a native block runs in stages.
     """
 
     nodes: tuple[str, ...]
