@@ -142,4 +142,5 @@ def test_a_scalar_integer_input_gets_a_scalar() -> None:
     out = helper.make_tensor_value_info("y", TensorProto.INT64, [])
     graph = helper.make_graph([helper.make_node("Neg", ["count"], ["y"])], "g", [count], [out])
     found = example_inputs(helper.make_model(graph))["count"]
-    assert (found.shape, found.dtype) == ((), np.int64)
+    assert found.shape == ()
+    assert found.dtype == np.int64
