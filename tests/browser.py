@@ -1,4 +1,4 @@
-"""A headless browser for the tests of pages: the document it makes of a file, and a picture of it."""
+"""A headless browser for the tests of pages: the document it makes of a file, and a picture."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render(page: Path, folder: Path) -> Rendered:
 
 
 def screenshot(page: Path, picture: Path, width: int = 1200, height: int = 1600) -> None:
-    """Write the top of a page, `width` × `height` pixels, as the PNG file `picture`."""
+    """Write the top of a page, `width` by `height` pixels, as the PNG file `picture`."""
     size = f"--window-size={width},{height}"
     shot = f"--screenshot={picture.resolve()}"
     _run(picture.parent, size, shot, "--hide-scrollbars", page.resolve().as_uri())
