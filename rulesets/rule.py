@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,7 @@ from egraph_fusion.rulesets.pattern import (
     walk,
 )
 from egraph_fusion.rulesets.schemas import OPERATOR_CLASSES
+from egraph_fusion.rulesets.witness import witness_of
 
 Level = Literal["exact", "finite", "real"]
 DTypes = Literal["float", "int", "uint", "bool", "numeric", "any"]
@@ -38,7 +39,9 @@ class Rule:
 
     `level` says in which sense (exact, finite, real).  `both` lets the rule also work from right
     to left; `growing` keeps it out of the directed phase, which only simplifies.  `schema` groups
-    rules of one law.  Construction raises RuleError, naming the rule, if it is malformed.
+    rules of one law.  `witness` is a plausible graph, as ONNX text, that costs more without the
+    rule; it is no part of the claim.  Construction raises RuleError, naming the rule, if it is
+    malformed.
     """
 
     name: str
@@ -51,7 +54,7 @@ class Rule:
     schema: str = ""
     both: bool = False
     growing: bool = False
-    witness: str = ""
+    witness: str = field(default="", compare=False, repr=False)
     source: str = "ours"
 
     def __post_init__(self) -> None:
@@ -125,12 +128,13 @@ def rule(
 
 
 def family_rule(family: str) -> Callable[..., Rule]:
-    """Return `rule` for the rules of one family."""
+    """Return `rule` for the rules of one family of ours; each brings its witness."""
 
     def build(
         name: str, lhs: Pattern, rhs: Pattern, when: Sequence[Guard] = (), **more: Any
     ) -> Rule:
-        return rule(name, lhs, rhs, when, family=family, **more)
+        given: dict[str, Any] = {"family": family, "witness": witness_of(name)} | more
+        return rule(name, lhs, rhs, when, **given)
 
     return build
 

@@ -1,0 +1,59 @@
+"""Every witness is a graph that the whole pipeline leaves dearer without the witness's rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx.reference import ReferenceEvaluator
+from rightness import in_float64
+from rule_witness import Trial
+
+from egraph_fusion import rulesets
+from egraph_fusion.frontend import export
+from egraph_fusion.ir.graph import Array, Graph
+from egraph_fusion.rulesets.rule import Rule
+
+FILES = Path(__file__).parent.parent / "rulesets" / "witnesses"
+WITNESSED = [r for r in rulesets.ALL if r.witness]
+
+
+def _inputs(graph: Graph) -> dict[str, Array]:
+    rng = np.random.default_rng(3)
+    found: dict[str, Array] = {}
+    for v in graph.inputs:
+        kind = graph.types[v]
+        if kind.dtype.is_float:
+            values = rng.normal(size=kind.static_shape)
+            found[v] = values if kind.dtype.itemsize == 4 else values.astype(kind.dtype.numpy)
+        else:
+            found[v] = rng.integers(0, 2, kind.static_shape).astype(kind.dtype.numpy)
+    return found
+
+
+def _run(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:
+    with np.errstate(all="ignore"):
+        return [np.asarray(y) for y in ReferenceEvaluator(in_float64(model)).run(None, inputs)]
+
+
+def test_every_file_is_the_witness_of_a_rule() -> None:
+    assert {f.stem for f in FILES.iterdir()} <= {r.name for r in rulesets.ALL}
+
+
+@pytest.mark.parametrize("r", WITNESSED, ids=lambda r: r.name)
+def test_witness_costs_more_without_its_rule(r: Rule) -> None:
+    trial = Trial.of(r)
+    assert list(trial.problems()) == []
+    inputs = _inputs(trial.graph)
+    before = _run(onnx.parser.parse_model(r.witness), inputs)
+    after = _run(export(trial.with_it.graph), inputs)
+    for x, y in zip(before, after, strict=True):
+        np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)
+
+
+def test_a_rule_of_the_users_keeps_its_own_witness() -> None:
+    a, b = rulesets.tensors("a b")
+    assert rulesets.rule("mine", a + b, b + a, witness="# text").witness == "# text"
