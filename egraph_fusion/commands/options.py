@@ -1,0 +1,32 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Model = Annotated[str, typer.Argument(help="An ONNX model file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads; all cores if not given.")]
+Numerics = Annotated[str, typer.Option(help="exact, finite or real: which rules may be used.")]
+InputShape = Annotated[
+    list[str] | None,
+    typer.Option("--input-shape", help="NAME=DIMS, e.g. x=1,3,224,224; fixes a symbolic shape."),
+]
+Optimize = Annotated[bool, typer.Option("--optimize/--no-optimize", help="Rewrite first.")]
+
+
+def shapes_of(options: list[str] | None) -> dict[str, tuple[int, ...]] | None:
+    """Read `NAME=1,3,8`; a malformed option is wrong usage (exit code 2)."""
+    found: dict[str, tuple[int, ...]] = {}
+    for option in options or ():
+        name, _, dims = option.rpartition("=")
+        try:
+            found[name] = tuple(int(d) for d in dims.replace("x", ",").split(",") if d)
+        except ValueError:
+            name = ""
+        if not name:
+            raise typer.BadParameter(f"--input-shape wants NAME=DIMS, got {option!r}")
+    return found or None

@@ -1,0 +1,42 @@
+"""How a command ends: its result as a table or as JSON, an error on one line and its exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from egraph_fusion import terminal
+from egraph_fusion.errors import EgraphFusionError
+
+
+@contextmanager
+def errors(debug: bool) -> Generator[None]:
+    """Turn an error that a user can meet into one line and exit code 1."""
+    try:
+        yield
+    except (EgraphFusionError, OSError, MemoryError) as error:
+        if debug:
+            raise
+        typer.echo(f"error: {terminal.one_line(error)}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if debug or isinstance(error, typer.Exit | typer.BadParameter):
+            raise
+        what = f"{type(error).__name__}: {terminal.one_line(error)}"
+        typer.echo(f"error: unexpected {what} (a bug; --debug shows where)", err=True)
+        raise typer.Exit(1) from None
+
+
+def emit(as_json: bool, data: Any, text: Any) -> None:
+    """Print `data` as JSON, or `text` for people."""
+    if as_json:
+        typer.echo(json.dumps(terminal.plain(data), indent=2, allow_nan=False))
+    else:
+        terminal.show(text)
