@@ -24,7 +24,7 @@ LAYERS = (
     ("frontend", "egraph.snapshot", "example_models"),
     ("rulesets", "extract", "fusion"),
     ("egraph", "codegen"),
-    ("runtime", "optimizer"),
+    ("runtime", "optimizer", "pages"),
     ("pipeline",),
     ("convert", "runtime.backend"),
     ("terminal",),
