@@ -32,7 +32,7 @@ class Report:
     FLOPs, bytes (tensors written per run) and operators before and after; how saturation went;
     how often each rule matched (`rule_hits`) and stands behind a node of the result
     (`rule_uses`); `extraction_gap` as `Choice.gap`; `assumptions` made at level "real";
-    `notes` on anything that was given up.
+    `growth` is the number of e-nodes after each iteration; `notes` on anything that was given up.
     """
 
     flops_before: int
@@ -55,6 +55,7 @@ class Report:
     extraction_gap: float | None = None
     assumptions: list[str] = field(default_factory=list[str])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    growth: list[int] = field(default_factory=list[int])
     notes: list[str] = field(default_factory=list[str])
 
     def to_dict(self) -> dict[str, Any]:
@@ -260,5 +261,6 @@ def _report(
         extraction_gap=best.gap,
         assumptions=list(best.assumptions),
         seconds=seconds,
+        growth=list(result.growth),
         notes=notes,
     )
