@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from egraph_fusion.egraph.demand import number_text
 from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import OPAQUE, Constructor, attr_ids, expressible
-from egraph_fusion.egraph.ranges import UNBOUNDED, Facts, graph_facts
+from egraph_fusion.egraph.ranges import Facts, graph_facts
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.ops import declared
@@ -45,12 +45,12 @@ class Loaded:
         return frozenset(t.constructor for t in self.terms)
 
 
-def load_graph(graph: Graph) -> Loaded:
-    """Return `graph` as e-graph commands."""
+def load_graph(graph: Graph, assumed: Mapping[str, Facts] | None = None) -> Loaded:
+    """Return `graph` as e-graph commands; `assumed` says what is claimed of its inputs."""
     interner = Interner()
     values = _numbered(graph)
     terms = tuple(_terms(graph, interner, values))
-    facts = graph_facts(graph)
+    facts = graph_facts(graph, assumed)
     commands = [
         *(f"(set (val {values[v]}) (Input {values[v]}))" for v in graph.inputs),
         *_constants(graph, values),
@@ -149,7 +149,7 @@ def _facts(graph: Graph, interner: Interner, name: str, key: int, f: Facts) -> I
         yield f"(varies {term})"
     if f.tame:
         yield f"(tame {term})"
-    if f.nonzero and f.interval != UNBOUNDED:
+    if f.nonzero:
         yield f"(nonzero {term})"
     if f.splat is not None:
         yield f"(set (splat {term}) {interner.number(f.splat)})"

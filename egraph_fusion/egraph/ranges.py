@@ -38,9 +38,12 @@ ABSENT = Facts(constant=True)
 UNKNOWN = Facts()
 
 
-def graph_facts(graph: Graph) -> Mapping[str, Facts]:
-    """Return the facts of every value of a graph, found in one pass in order."""
-    found: dict[str, Facts] = dict.fromkeys(graph.inputs, UNKNOWN)
+def graph_facts(graph: Graph, assumed: Mapping[str, Facts] | None = None) -> Mapping[str, Facts]:
+    """Return the facts of every value of a graph, found in one pass in order.
+
+    `assumed` says what is claimed of inputs; nothing is known of others.
+    """
+    found: dict[str, Facts] = {v: (assumed or {}).get(v, UNKNOWN) for v in graph.inputs}
     found |= {v: constant_facts(c.array) for v, c in graph.constants.items()}
     found[""] = ABSENT
     for n in graph.nodes:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from egraph_fusion.egraph.facts import Loaded
 from egraph_fusion.egraph.language import LEAVES, Constructor
 
 OUT = "Out"
+FACTS = ("lo", "hi", "splat", "nonzero", "tame", "varies", "open")
+"""Tables of what the analyses know of the values of classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,18 @@ class ENode:
 
 @dataclass(frozen=True)
 class EState:
-    """All e-nodes by class, and what the analyses found; classes are numbered from 0."""
+    """All e-nodes by class, and what the analyses found; classes are numbered from 0.
+
+    `facts` holds the tables named by FACTS, if they were asked for: a number for each class
+    (the `splat` is interned), 0 where the table only says that something holds.
+    """
 
     classes: Mapping[int, tuple[ENode, ...]]
     of_value: Mapping[int, int]
     types: Mapping[int, int]
     constant: frozenset[int]
     joined: Mapping[int, tuple[int, ...]]
+    facts: Mapping[str, Mapping[int, float]] = field(default_factory=dict[str, Mapping[int, float]])
 
     @property
     def n_nodes(self) -> int:
@@ -69,6 +76,7 @@ def read_state(
         types={row[0]: row[1] for row in rows["ty"]},
         constant=frozenset(row[0] for row in rows["constant"]),
         joined={c: tuple(sorted(set(ns))) for c, ns in joined.items()},
+        facts={t: {row[0]: row[-1] for row in rows[t]} for t in FACTS if t in rows},
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import sys
+import time
 from typing import Any
 
 os.environ["RAYON_NUM_THREADS"] = "1"  # before egglog is loaded: one thread, so ids are repeatable
@@ -39,6 +40,20 @@ class Engine:
                         if n:
                             matches[name] = matches.get(name, 0) + n
         return {"matches": matches, "updated": updated}
+
+    def steps(self, texts: list[str]) -> dict[str, Any]:
+        """Run schedules one by one, as `run` does; also return the seconds that each took."""
+        matches: dict[str, int] = {}
+        updated = False
+        seconds: list[float] = []
+        for text in texts:
+            start = time.perf_counter()
+            found = self.run(text)
+            seconds.append(time.perf_counter() - start)
+            updated = updated or found["updated"]
+            for name, n in found["matches"].items():
+                matches[name] = matches.get(name, 0) + n
+        return {"matches": matches, "updated": updated, "seconds": seconds}
 
     def rows(self, names: list[str]) -> dict[str, list[list[Any]]]:
         """Return the rows of tables: numbers as they are, e-classes as dense integers."""
@@ -88,6 +103,8 @@ def answer(engine: Engine, request: dict[str, Any]) -> dict[str, Any]:
     reply: dict[str, Any] = {}
     if "run" in request:
         reply |= engine.run(request["run"])
+    if "steps" in request:
+        reply |= engine.steps(request["steps"])
     if "fresh" in request:
         reply["fresh"] = engine.fresh(request["fresh"])
     if "size" in request:
