@@ -148,6 +148,7 @@ def _iterate(run: _Run, texts: list[RuleText], limit: int) -> str:
 def _step(run: _Run, texts: list[RuleText], iteration: int) -> bool:
     reply = _timed(run, texts) if run.observed else run.ask({"run": _schedule(texts)})
     matches: dict[str, int] = reply["matches"]
+    for t in texts:
         found = matches.get(t.rule.name, 0)
         if found:
             run.hits[t.rule.name] = run.hits.get(t.rule.name, 0) + found
