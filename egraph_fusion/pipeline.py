@@ -25,6 +25,7 @@ from egraph_fusion.fusion.plan import Block, Plan
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.optimizer import optimize
+from egraph_fusion.output_files import write_text
 from egraph_fusion.runtime.assemble import Assembly, assemble, likely_layouts, ports, refusal
 from egraph_fusion.runtime.feeds import Extents, Request, fixed_extents
 from egraph_fusion.runtime.loading import load_compiled
@@ -284,13 +285,16 @@ def write_sources(session: Session, folder: str | Path) -> list[Path]:
     if not session.programs:
         raise CompileError("nothing is compiled yet: the model's input shapes are symbolic")
     root = Path(folder)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CompileError(f"{root} cannot be made a folder: {error.strerror}") from error
     written: list[Path] = []
     for number, program in enumerate(session.programs):
         suffix = "cl" if program.target == "opencl" else "c"
-        root.mkdir(parents=True, exist_ok=True)
         for name, text in program.sources:
             path = root / f"program_{number}_{name}.{suffix}"
-            path.write_text(text, encoding="utf-8")
+            write_text(path, text, CompileError)
             written.append(path)
     return written
 

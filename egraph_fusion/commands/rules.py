@@ -11,6 +11,7 @@ import typer
 from egraph_fusion import terminal
 from egraph_fusion.commands.options import Debug, Json
 from egraph_fusion.commands.outcome import emit, errors
+from egraph_fusion.output_files import output_path, write_text
 
 
 def rules_list(as_json: Json = False, debug: Debug = False) -> None:
@@ -50,6 +51,8 @@ def rules_verify(
     from egraph_fusion.rulesets import verify_report as report
 
     with errors(debug):
+        if junit is not None:
+            output_path(junit)
         rows: list[report.Row] = []
         rules = report.named_rules(names or ())
         for row in report.verify_all(rules, jobs, max_examples, seed, time_limit):
@@ -58,7 +61,7 @@ def rules_verify(
                 typer.echo(report.as_text(row))
         totals = report.summary(rows)
         if junit is not None:
-            junit.write_text(report.as_junit(rows))
+            write_text(junit, report.as_junit(rows))
         if as_json:
             typer.echo(json.dumps({**totals, "results": [r.to_dict() for r in rows]}, indent=2))
         else:

@@ -6,7 +6,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.frontend.inputs import example_inputs
 from egraph_fusion.fusion.plan import Plan
 from egraph_fusion.ir.graph import Graph
+from egraph_fusion.output_files import output_path, write_file
 from egraph_fusion.runtime.session import ProfileStep, Session
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def convert(
     With `check`, both run on three seeded inputs; a difference beyond `tolerance` (a fraction of
     the output's spread) raises CheckError and nothing is written.  `options` go to `optimize`.
     """
-    _expect_folder(output)
+    output_path(output, ModelError)
     before = _loaded(model, shapes)
     found = pipeline.optimize(before, **options)
     report: dict[str, Any] = found.report.to_dict()
@@ -129,11 +130,6 @@ def _feeds(model: str, session: Session, shapes: Shapes) -> dict[str, NDArray[An
     return example_inputs(_loaded(model, shapes))
 
 
-def _expect_folder(output: Path) -> None:
-    if not output.parent.is_dir():
-        raise ModelError(f"cannot write {str(output)!r}: there is no folder {str(output.parent)!r}")
-
-
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -143,14 +139,11 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
-    try:
-        with zipfile.ZipFile(temporary, "w") as file:
+    def write(out: BinaryIO) -> None:
+        with zipfile.ZipFile(out, "w") as file:
             for name, array in arrays.items():
                 # np.savez would take an output called "file" for its own argument.
                 with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
                     np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"cannot write {str(path)!r}: {error}") from error
+
+    write_file(path, write, RunError)

@@ -1,12 +1,8 @@
-"""Model files: read with one clear error for every kind of broken input, written atomically."""
+"""Model files: read with one clear error for every kind of broken input."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -49,29 +45,3 @@ def decode_model(data: bytes, name: str) -> onnx.ModelProto:
     if not model.HasField("graph"):
         raise ModelError(f"{name} is no ONNX model: it holds no graph")
     return model
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write a file under a temporary name beside `path` and rename it; ModelError if that fails.
-
-    Nothing is left behind, and an older file stays, if anything goes wrong.
-    """
-    temporary: str | None = None
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-        temporary = None
-    except OSError as error:
-        raise ModelError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -11,10 +11,10 @@ import onnx
 
 from egraph_fusion.errors import ModelError
 from egraph_fusion.frontend.exporter import Exporter, inline_tensor
-from egraph_fusion.frontend.files import write_atomically
 from egraph_fusion.frontend.functions import as_functions
 from egraph_fusion.frontend.types import ELEMENT_CODES
 from egraph_fusion.ir.graph import Constant, Graph, Node
+from egraph_fusion.output_files import output_path, write_file
 
 EXTERNAL_ABOVE = 1_900_000_000  # bytes of weights: protobuf ends at 2 GiB, nodes need room
 SMALLEST_EXTERNAL = 1024
@@ -33,23 +33,14 @@ def save(
     write as model-local functions.  Raises ModelError if the graph cannot be expressed or the file
     cannot be written.
     """
-    # A link is written through, as every tool does that does not write by renaming.
-    target = Path(path).resolve()
-    if target.is_dir():
-        raise ModelError(f"{target} is a directory; expected the name of a file to write")
-    if target.exists() and not target.is_file():
-        raise ModelError(f"{target} is a device or a pipe; expected the name of a file to write")
+    target = output_path(path, ModelError)
     constants = {c.id: c for c in (*graph.constants.values(), *graph.defaults.values())}
     if sum(c.array.nbytes for c in constants.values()) < EXTERNAL_ABOVE:
         exporter = Exporter(graph, opset, inline_tensor)
         data = _serialized(exporter, graph, functions)
-        write_atomically(target, lambda file: _write(file, data))
+        write_file(target, lambda file: file.write(data), ModelError)
         return
     _save_with_data_file(graph, target, functions, opset)
-
-
-def _write(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
 
 
 def _serialized(
@@ -70,8 +61,8 @@ def _save_with_data_file(
 ) -> None:
     store = DataFile(f"{target.name}.data")
     data = _serialized(Exporter(graph, opset, store.tensor), graph, functions)
-    write_atomically(target.with_name(store.location), store.write)
-    write_atomically(target, lambda file: _write(file, data))
+    write_file(target.with_name(store.location), store.write, ModelError)
+    write_file(target, lambda file: file.write(data), ModelError)
 
 
 class DataFile:

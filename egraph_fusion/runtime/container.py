@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from egraph_fusion.codegen.memory import ALIGNMENT
 from egraph_fusion.errors import CompileError, ModelError
+from egraph_fusion.output_files import write_file
 from egraph_fusion.runtime import program_json
 from egraph_fusion.runtime.program import Port, Program
 
@@ -58,37 +58,20 @@ def write(path: Path, ports: Ports, programs: Programs, *, durable: bool = True)
 
     A `durable` file is on the disk, not only on its way there, before it gets its name.
     """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        raise CompileError(f"cannot write {str(path)!r}: it is no regular file")
     sections = _Sections([], [])
     head = program_json.dump(ports, programs, sections.add)
     sums = map(_checksums, sections.arrays)
     head["sections"] = [[o, n, c] for (o, n), c in zip(sections.offsets, sums, strict=True)]
     data = json.dumps(head, separators=(",", ":")).encode()
-    temporary: Path | None = None
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".efz-", delete=False) as file:
-            temporary = Path(file.name)
-            _write_all(file, data, sections)
-            if durable:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-        temporary = None
-    except OSError as error:
-        raise CompileError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    write_file(path, lambda file: _write_all(file, data, sections), CompileError, durable=durable)
 
 
-def _write_all(file: Any, head: bytes, sections: _Sections) -> None:
+def _write_all(file: BinaryIO, head: bytes, sections: _Sections) -> None:
     file.write(MAGIC + len(head).to_bytes(8, "little") + hashlib.sha256(head).digest() + head)
     start = _aligned(file.tell())
     for (offset, _), array in zip(sections.offsets, sections.arrays, strict=True):
         file.write(b"\0" * (start + offset - file.tell()))
         file.write(array.data)
-    file.flush()
 
 
 def _checksums(data: NDArray[np.uint8]) -> list[int]:
