@@ -168,14 +168,6 @@ def _with_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def test_an_opset_newer_than_onnx_is_carried() -> None:
-    model = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 99]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
-    )
-    (node,) = load(model).nodes
-    assert "opset 99" in node.reason
-
-
 def test_a_model_that_protobuf_reads_but_onnx_forbids_is_refused() -> None:
     data = onnx.ModelProto(ir_version=8).SerializeToString()
     with pytest.raises(ModelError, match="no graph"):

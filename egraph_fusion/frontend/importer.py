@@ -31,6 +31,7 @@ from egraph_fusion.frontend.skeleton import (
     opsets_of,
 )
 from egraph_fusion.frontend.types import DimNames, read_input
+from egraph_fusion.frontend.versions import check_versions
 from egraph_fusion.frontend.weights import read_sparse, read_tensor
 from egraph_fusion.frontend.workspace import Workspace
 from egraph_fusion.ir.graph import Array, Constant, Graph, Node, topological
@@ -45,8 +46,6 @@ READER_MODULES = (
     opsets_quantization,
     opsets_resize,
 )
-OLDEST_OPSET = 1
-NEWEST_OPSET = onnx.defs.onnx_opset_version()
 LISTS_WEIGHTS_AS_INPUTS = 4  # IR versions below this one have to
 _UNREADABLE = (
     ArithmeticError,
@@ -91,8 +90,8 @@ def _graph_of(model: onnx.ModelProto, folder: Path | None, values: Mapping[str, 
     header = header_of(model)
     weights = _weights(model.graph, folder)
     nodes = [_plain_domain(n) for n in inlined(model, header)]
+    check_versions(model, versions, nodes)
     versions.setdefault("", 0)
-    _check_versions(model, versions, nodes)
     space = _workspace(model, header, versions, nodes, weights)
     inputs, defaults = _inputs(model, space, weights)
     _assume(space, inputs, values)
@@ -115,19 +114,6 @@ def _plain_domain(proto: onnx.NodeProto) -> onnx.NodeProto:
     plain.CopyFrom(proto)
     plain.domain = default_domain(proto.domain)
     return plain
-
-
-def _check_versions(
-    model: onnx.ModelProto, versions: Mapping[str, int], nodes: Iterable[onnx.NodeProto]
-) -> None:
-    if model.ir_version < 1:
-        raise ModelError(f"IR version {model.ir_version} is none; expected 3 or newer")
-    if not versions[""] and any(not n.domain for n in nodes):
-        raise ModelError(
-            "the model imports no opset for the default domain, but uses its operators"
-        )
-    if not 0 <= versions[""] < 2**31:
-        raise ModelError(f"opset version {versions['']} is impossible")
 
 
 def _weights(graph: onnx.GraphProto, folder: Path | None) -> dict[str, Array]:
@@ -154,14 +140,9 @@ def _workspace(
     claims = {i.name: i.type for i in (*model.graph.value_info, *model.graph.output)}
     read = [v for n in nodes for v in (*n.input, *captures(n))]
     made = [v for n in nodes for v in (*n.output, *mentioned(n))]
-    opset = versions[""]
-    reason = ""
-    if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
-        reason = f"opset {opset} is outside {OLDEST_OPSET} to {NEWEST_OPSET}"
     inputs = [i.name for i in header.graph.input]
     return Workspace(
-        opset=opset,
-        readable=reason,
+        opset=versions[""],
         inference=Inference(versions, model.ir_version, DimNames(), claims),
         used=frozenset([*read, *outputs]),
         graph_outputs=frozenset(outputs),

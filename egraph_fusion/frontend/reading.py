@@ -13,6 +13,7 @@ from egraph_fusion.frontend.branches import taken_branch
 from egraph_fusion.frontend.forms import CannotReadError, Form, Raw, Reading, decode, reader_of
 from egraph_fusion.frontend.inference import dtype_complaint, schema_of
 from egraph_fusion.frontend.scopes import captures, subgraphs
+from egraph_fusion.frontend.versions import REVIEWED_OPSET
 from egraph_fusion.frontend.weights import read_tensor
 from egraph_fusion.frontend.workspace import Workspace, fold, follow, shape_arithmetic
 from egraph_fusion.ir.graph import AttrValue, Constant, Node, frozen_attrs
@@ -44,9 +45,7 @@ def read_node(space: Workspace, proto: onnx.NodeProto) -> list[Node]:
     form = None
     try:
         form = _form(space, proto)
-        _check_dtypes(space, proto, form)
-        if space.readable:
-            raise CannotReadError(space.readable)
+        _check_schema(space, proto)
         return _declared(space, proto, form)
     except CannotReadError as error:
         return [_opaque(space, proto, form, str(error), impossible=False)]
@@ -88,8 +87,12 @@ def _form(space: Workspace, proto: onnx.NodeProto) -> Form:
     )
 
 
-def _check_dtypes(space: Workspace, proto: onnx.NodeProto, _form: Form) -> None:
+def _check_schema(space: Workspace, proto: onnx.NodeProto) -> None:
     schema = schema_of(proto.op_type, "", space.opset)
+    if schema is not None and schema.since_version > REVIEWED_OPSET:
+        raise CannotReadError(
+            f"its form of opset {schema.since_version} is newer than this package"
+        )
     complaint = "" if schema is None else dtype_complaint(proto, schema, space.types)
     if complaint and proto.op_type != "Constant":  # runtimes read odd constants that ONNX forbids
         raise ModelError(f"{describe(proto, space.types)}: {complaint}")

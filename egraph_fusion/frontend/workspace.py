@@ -31,7 +31,6 @@ class Workspace:
     """
 
     opset: int
-    readable: str
     inference: Inference
     used: frozenset[str]
     graph_outputs: frozenset[str]
