@@ -20,6 +20,7 @@ from egraph_fusion.version import __version__
 
 if TYPE_CHECKING:
     from egraph_fusion import extract, rulesets
+    from egraph_fusion.convert.model_report import report
     from egraph_fusion.convert.single import bench
     from egraph_fusion.frontend import load
     from egraph_fusion.pipeline import compile, emit_c, optimize, plan, save
@@ -34,6 +35,7 @@ _HOMES = {
     "load_compiled": "egraph_fusion.runtime.loading",
     "emit_c": "egraph_fusion.pipeline",
     "bench": "egraph_fusion.convert.single",
+    "report": "egraph_fusion.convert.model_report",
 }
 _MODULES = ("extract", "rulesets")
 
@@ -53,6 +55,7 @@ __all__ = [
     "load_compiled",
     "optimize",
     "plan",
+    "report",
     "rulesets",
     "save",
 ]

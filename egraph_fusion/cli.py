@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-from egraph_fusion.commands import converting, machine, rules, running
+from egraph_fusion.commands import converting, machine, reporting, rules, running
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "optimize": converting.optimize,
@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "run": running.run,
     "bench": running.bench,
     "profile": running.profile,
+    "report": reporting.report,
     "demo": machine.demo,
     "doctor": machine.doctor,
 }

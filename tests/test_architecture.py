@@ -242,6 +242,7 @@ def test_wheel_carries_every_module(wheel_entries: set[str]) -> None:
 def test_wheel_carries_the_data_files(wheel_entries: set[str]) -> None:
     data = [ROOT / PACKAGE / "py.typed", *(ROOT / PACKAGE / "example_models").glob("*.onnx")]
     sources = [p for end in ("*.c", "*.h") for p in (ROOT / "codegen").glob(end)]
+    sources += [ROOT / PACKAGE / "pages" / name for name in ("page.css", "page.js")]
     witnesses = [*(ROOT / "rulesets" / "witnesses").glob("*.txt")]
     assert len(data) == 3
     assert witnesses

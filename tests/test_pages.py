@@ -74,7 +74,7 @@ def test_cycles_and_unknown_boxes_are_refused() -> None:
 def test_places_are_the_nearest_that_keep_order(wanted: list[float]) -> None:
     widths = [10.0] * len(wanted)
     xs = [0.0] * len(wanted)
-    layout._spread(range(len(wanted)), wanted, widths, xs)
+    layout.spread(range(len(wanted)), wanted, widths, xs)
     apart = 10.0 + layout.GAP
     levels = [x - apart * k for k, x in enumerate(xs)]
     targets = [w - apart * k for k, w in enumerate(wanted)]

@@ -121,11 +121,11 @@ def _axes(x: Axis, y: Axis) -> Element:
     for tick in y.ticks():
         _, py = _place(x, y, x.low, tick)
         chart.append(element("line", x1=LEFT, y1=py, x2=right, y2=py, class_="grid"))
-        chart.append(element("text", _short(tick), x=LEFT - 8, y=py + 4, text_anchor="end"))
+        chart.append(element("text", short(tick), x=LEFT - 8, y=py + 4, text_anchor="end"))
     for tick in x.ticks():
         px, _ = _place(x, y, tick, y.low)
         chart.append(element("line", x1=px, y1=bottom, x2=px, y2=bottom + 5, class_="axis"))
-        chart.append(element("text", _short(tick), x=px, y=bottom + 19, text_anchor="middle"))
+        chart.append(element("text", short(tick), x=px, y=bottom + 19, text_anchor="middle"))
     chart.append(element("line", x1=LEFT, y1=bottom, x2=right, y2=bottom, class_="axis"))
     chart.append(element("line", x1=LEFT, y1=TOP, x2=LEFT, y2=bottom, class_="axis"))
     middle = (LEFT + right) / 2
@@ -147,9 +147,9 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:g},{y:g}" for x, y in points)
 
 
-def _short(value: float) -> str:
-    """Print with an SI prefix from a thousand on: 20k, 3M, 1G."""
+def short(value: float) -> str:
+    """Print four digits, with an SI prefix from a thousand on: 20k, 3.142M, 1G."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
-            return f"{value / factor:g}{prefix}"
-    return f"{value:g}"
+            return f"{value / factor:.4g}{prefix}"
+    return f"{value:.4g}"

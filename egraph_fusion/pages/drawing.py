@@ -72,7 +72,7 @@ def _figure(boxes: Sequence[_Box], edges: dict[tuple[int, int], str]) -> Element
 
 def legend() -> Element:
     """Return what the colours of boxes stand for."""
-    kinds = [*((t.value, _class(t.value)) for t in COMPLEXITY), ("fallback", "opaque")]
+    kinds = [*((t.value, kind_of(t.value)) for t in COMPLEXITY), ("fallback", "opaque")]
     keys = (element("span", element("i", class_=c), name, class_="key") for name, c in kinds)
     return element("figcaption", *keys)
 
@@ -107,7 +107,7 @@ def _block(number: int, block: Block) -> _Box:
     shown = [(n.op, "made" if n.rules else "") for n in block.nodes[:LINES]]
     left = len(block.nodes) - len(shown)
     lines = [(_clipped(op), kind) for op, kind in shown] + [(f"+ {left} more", "soft")] * (left > 0)
-    kind = "opaque" if block.opaque else _class(block.mapping_type.value)
+    kind = "opaque" if block.opaque else kind_of(block.mapping_type.value)
     notes = [f"block {number}, {block.mapping_type.value}"]
     notes += [f"{n.label()}{_made_by(n.rules)}" for n in block.nodes]
     return _Box(tuple(lines), kind, "\n".join(notes))
@@ -117,7 +117,8 @@ def _made_by(rules: Sequence[str]) -> str:
     return f", made by {', '.join(rules)}" if rules else ""
 
 
-def _class(mapping_type: str) -> str:
+def kind_of(mapping_type: str) -> str:
+    """Return the class of the page's style that colours a mapping type."""
     return mapping_type.lower().replace(" ", "-")
 
 

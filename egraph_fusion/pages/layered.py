@@ -121,16 +121,16 @@ def _placed(
     """Return the x of each box: near what it joins, apart from its neighbours."""
     xs = [0.0] * len(widths)
     for layer in layers:
-        _spread(layer, [0.0] * len(layer), widths, xs)
+        spread(layer, [0.0] * len(layer), widths, xs)
     for sweep in range(SWEEPS):
         beside = ups if sweep % 2 == 0 else downs
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             wanted = [_mean([xs[j] for j in beside[i]], xs[i]) for i in layer]
-            _spread(layer, wanted, widths, xs)
+            spread(layer, wanted, widths, xs)
     return xs
 
 
-def _spread(
+def spread(
     layer: Sequence[int], wanted: Sequence[float], widths: Sequence[float], xs: list[float]
 ) -> None:
     """Set the xs nearest to `wanted` (least squares) that keep order and distance.
