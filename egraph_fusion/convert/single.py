@@ -43,15 +43,17 @@ def convert(
     """Optimise the ONNX file `model` into `output` and return the report as a dict.
 
     With `check`, both run on three seeded inputs; a difference beyond `tolerance` (a fraction of
-    the output's spread) raises CheckError and nothing is written.  `options` go to `optimize`.
+    the output's spread) raises CheckError, what cannot be compared CannotCheckError, and nothing is
+    written.  `options` go to `optimize`.
     """
     output_path(output, ModelError)
+    require((), tolerance)
     before = _loaded(model, shapes)
     found = pipeline.optimize(before, **options)
     report: dict[str, Any] = found.report.to_dict()
     if check:
-        after = export(found.graph, opset)
-        differences = compare(export(before), reference_runner(after))
+        after = reference_runner(export(found.graph, opset))
+        differences = compare(export(before), after, name=model)
         require(differences, tolerance)
         report["worst_difference"] = max((d.worst for d in differences), default=0.0)
     plan = pipeline.plan(found.graph) if functions else None

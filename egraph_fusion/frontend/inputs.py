@@ -18,6 +18,8 @@ from egraph_fusion.ir.graph import Graph
 
 # Edge in pixels of the patches of an example image.
 PATCH = 32
+MOST_ELEMENTS = 2**28
+"""Of an input that is made up: a gigabyte of float32, and eight times as much while it is made."""
 # Operators that hand indices on unchanged on their way to a Gather.
 INDEX_CARRIERS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 
@@ -43,7 +45,7 @@ def example_inputs(
     index a constant table are in its range, others are 0/1 masks whose last eighth is 0; booleans
     are fair coins.  `dims` gives symbolic dimensions their sizes (else 1).  A model and its graph
     get the same arrays.  Raises ModelError for an input that is no tensor of known rank, or whose
-    dtype is none of these.
+    dtype is none of these, or that has more than `MOST_ELEMENTS` elements.
     """
     sizes = dims or {}
     if isinstance(model, Graph):
@@ -139,12 +141,19 @@ def _input(
     name: str, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int | None, key: str
 ) -> Array:
     count = math.prod(shape)
+    if any(d < 0 for d in shape):
+        raise ModelError(f"input {name!r}: shape {list(shape)} has a negative size")
+    if count > MOST_ELEMENTS:
+        raise ModelError(
+            f"input {name!r}: shape {list(shape)} has more than {MOST_ELEMENTS} elements"
+        )
     if dtype.kind in "iu":
         return _integers(key, shape, rows).astype(dtype)
     if dtype.kind == "b":
         return (words(key, count) >> np.uint64(63)).astype(np.bool_).reshape(shape)
     if dtype.kind not in "fV":
-        raise ModelError(f"input {name!r}: dtype {dtype} is neither float, integer nor bool")
+        told = "text" if dtype.kind in "OSU" else dtype
+        raise ModelError(f"input {name!r}: values of dtype {told} cannot be made up")
     noise = normal(key, count).reshape(shape)
     return (_image(noise, key) if len(shape) == 4 else noise).astype(dtype)
 

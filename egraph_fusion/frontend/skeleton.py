@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import onnx
 import onnx.inliner
@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from egraph_fusion.errors import ModelError
-from egraph_fusion.frontend.scopes import subgraphs
+from egraph_fusion.frontend.scopes import all_nodes, subgraphs
 
 MAX_INLINED_NODES = 1_000_000
 Key = tuple[str, str, str]
@@ -31,7 +31,7 @@ def check_text(model: onnx.ModelProto) -> None:
     for function in model.functions:
         _check_names([function.domain, function.name, function.overload])
         _check_names([*function.input, *function.output, *function.attribute])
-    for node in _all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
+    for node in all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
         _check_names([node.domain, node.op_type, node.overload, node.name])
         _check_names([*node.input, *node.output, *(a.name for a in node.attribute)])
         for inner in subgraphs(node):
@@ -90,7 +90,7 @@ def inlined(model: onnx.ModelProto, header: onnx.ModelProto) -> list[onnx.NodePr
         flat = onnx.inliner.inline_local_functions(bare)
     except (RuntimeError, ValueError, TypeError):
         return list(model.graph.node)
-    left = {_key(n) for n in _all_nodes(flat.graph.node)}
+    left = {_key(n) for n in all_nodes(flat.graph.node)}
     kept = [f for f in model.functions if (default_domain(f.domain), f.name, f.overload) in left]
     if kept:
         return list(model.graph.node)
@@ -102,13 +102,6 @@ def _key(node: onnx.NodeProto) -> Key:
     return (default_domain(node.domain), node.op_type, node.overload)
 
 
-def _all_nodes(nodes: Collection[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in subgraphs(node):
-            yield from _all_nodes(graph.node)
-
-
 def _check_expansion(model: onnx.ModelProto) -> None:
     bodies = {(default_domain(f.domain), f.name, f.overload): f for f in model.functions}
     sizes: dict[Key, int] = {}
@@ -117,11 +110,11 @@ def _check_expansion(model: onnx.ModelProto) -> None:
         if key in callers:
             raise ModelError(f"model-local function {key[1]!r} calls itself")
         if key not in sizes:
-            called = Counter(_key(n) for n in _all_nodes(bodies[key].node))
+            called = Counter(_key(n) for n in all_nodes(bodies[key].node))
             sizes[key] = _total(called, lambda k: size(k, (*callers, key)), bodies)
         return sizes[key]
 
-    calls = Counter(_key(n) for n in _all_nodes(model.graph.node))
+    calls = Counter(_key(n) for n in all_nodes(model.graph.node))
     for key in bodies:
         size(key, ())
     if _total(calls, lambda k: sizes[k], bodies) > MAX_INLINED_NODES:
