@@ -20,6 +20,7 @@ from egraph_fusion.version import __version__
 
 if TYPE_CHECKING:
     from egraph_fusion import extract, rulesets
+    from egraph_fusion.convert.batch.run import batch
     from egraph_fusion.convert.model_report import report
     from egraph_fusion.convert.single import bench
     from egraph_fusion.frontend import load
@@ -34,6 +35,7 @@ _HOMES = {
     "compile": "egraph_fusion.pipeline",
     "load_compiled": "egraph_fusion.runtime.loading",
     "emit_c": "egraph_fusion.pipeline",
+    "batch": "egraph_fusion.convert.batch.run",
     "bench": "egraph_fusion.convert.single",
     "report": "egraph_fusion.convert.model_report",
 }
@@ -47,6 +49,7 @@ __all__ = [
     "RuleError",
     "RunError",
     "__version__",
+    "batch",
     "bench",
     "compile",
     "emit_c",

@@ -1,0 +1,259 @@
+"""Tasks on a Dask cluster: every Dask worker runs them in isolated processes, as we would here."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from egraph_fusion.convert.executors.local import Event, LocalProcesses, WorkersFailedError
+from egraph_fusion.convert.executors.tasks import ATTEMPTS, Failure, Outcome, Stage, Task
+from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.version import __version__
+
+POLL_SECONDS = 0.2
+PATIENCE = 60.0
+"""Seconds without any worker after which a cluster counts as lost."""
+
+_DECIDING = ("egglog", "highspy", "numpy", "onnx")
+
+# On a Dask worker: the processes of each of its threads, and what ends their runs.
+_HERE = threading.local()
+_STOPS: dict[str, threading.Event] = {}
+
+
+class DaskCluster:
+    """The workers of a Dask cluster: at `address`, or of one started here for "local"."""
+
+    def __init__(self, address: str, jobs: int | None = None) -> None:
+        """Connect; `jobs` is the number of processes of a local cluster.
+
+        Raises EgraphFusionError if distributed is not installed, nobody answers, there are no
+        workers, or one runs another version of this package.
+        """
+        dask = _distributed()
+        self._cluster: Any = None
+        if address == "local":
+            self._cluster = _local_cluster(dask, LocalProcesses(jobs).slots)
+        try:
+            self._client: Any = dask.Client(self._cluster or address, timeout=PATIENCE)
+        except (OSError, ValueError) as error:
+            raise EgraphFusionError(f"no Dask scheduler answers at {address!r}: {error}") from error
+        try:
+            self._expect_workers(address)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time."""
+        return max(1, sum(int(n) for n in self._client.nthreads().values()))
+
+    def require_folder(self, folder: Path) -> None:
+        """Raise EgraphFusionError unless every worker sees `folder`."""
+        seen = self._client.run(_sees, str(folder))
+        blind = [address for address, found in seen.items() if not found]
+        if blind:
+            raise EgraphFusionError(
+                f"the worker at {blind[0]} does not see {folder}: all machines of a cluster need "
+                "the same files under the same names (a shared file system)"
+            )
+
+    def run(self, tasks: Sequence[Task], stop: threading.Event) -> Iterator[Event]:
+        """Yield stages and outcomes, as `Executor.run`.
+
+        Raises WorkersFailedError if the scheduler, or every worker, is gone.
+        """
+        run = f"egraph-fusion-{uuid.uuid4().hex}"
+        yield from _Run(self._client, run, tasks).events(stop)
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it was started here."""
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _expect_workers(self, address: str) -> None:
+        try:
+            self._client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise EgraphFusionError(f"the Dask cluster at {address!r} has no workers") from error
+        ours = versions()
+        for worker, theirs in self._client.run(versions).items():
+            if theirs != ours:
+                raise EgraphFusionError(
+                    f"the worker at {worker} has {theirs}, this process {ours}: results would "
+                    "depend on who computes them; install the same versions everywhere"
+                )
+
+
+class _Run:
+    """The tasks of one run on the cluster."""
+
+    def __init__(self, client: Any, name: str, tasks: Sequence[Task]) -> None:
+        self.client = client
+        self.name = name
+        self.tasks = {t.name: t for t in tasks}
+        self.order = [t.name for t in tasks]
+        self.seen: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.futures: dict[str, Any] = {}
+        self.starts: Counter[str] = Counter()
+        self.checked = time.monotonic()
+        self.workers_seen = self.checked
+
+    def events(self, stop: threading.Event) -> Iterator[Event]:
+        """Yield what happens until every task has its outcome."""
+        self.client.subscribe_topic(self.name, self._heard)
+        try:
+            self._submit()
+            while self.futures:
+                if stop.is_set():
+                    yield from self._cancelled()
+                    return
+                yield from self._next()
+                self._expect_cluster()
+        finally:
+            self._abandon()
+            self.client.unsubscribe_topic(self.name)
+
+    def _submit(self) -> None:
+        for name in self.order:
+            future = self.client.submit(
+                perform,
+                self.tasks[name].to_dict(),
+                self.name,
+                key=f"{self.name}-{name}",
+                pure=False,
+                retries=0,
+            )
+            self.futures[name] = future
+            future.add_done_callback(partial(self._ended, name))
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        self.seen.put(("stage", event[1]))
+
+    def _ended(self, name: str, _future: Any) -> None:
+        self.seen.put(("done", name))
+
+    def _next(self) -> Iterator[Event]:
+        try:
+            kind, what = self.seen.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            return
+        if kind == "done":
+            yield from self._done(what)
+            return
+        name, stage = what["task"], what["stage"]
+        if name not in self.futures:
+            return
+        if stage:
+            yield Stage(name, stage)
+            return
+        self.starts[name] += 1
+        if self.starts[name] > ATTEMPTS:
+            self.futures.pop(name).cancel()
+            yield _killer(name)
+
+    def _done(self, name: str) -> Iterator[Outcome]:
+        future = self.futures.pop(name, None)
+        if future is None:
+            return
+        if future.status == "finished":
+            yield Outcome.of(future.result())
+            return
+        error = future.exception() if future.status == "error" else None
+        if type(error).__name__ == "KilledWorker":
+            yield _killer(name)
+            return
+        if error is None:
+            raise WorkersFailedError("the Dask cluster has dropped the work: is it still there?")
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        yield Outcome(name, failure=Failure.BUG, message=f"the cluster failed: {text}")
+
+    def _cancelled(self) -> Iterator[Outcome]:
+        names = list(self.futures)
+        self._abandon()
+        for name in names:
+            yield Outcome(name, failure=Failure.CANCELLED, message="cancelled")
+
+    def _abandon(self) -> None:
+        """Let go of what is left, and end it on the workers."""
+        if not self.futures:
+            return
+        self.client.cancel(list(self.futures.values()))
+        self.futures.clear()
+        if self.client.status == "running":
+            self.client.run(stop_run, self.name)
+
+    def _expect_cluster(self) -> None:
+        now = time.monotonic()
+        if now - self.checked < PATIENCE / 10:
+            return
+        self.checked = now
+        if self.client.status != "running" or self.client.nthreads():
+            self.workers_seen = now
+        if self.client.status not in ("running", "connecting") or (
+            now - self.workers_seen > PATIENCE
+        ):
+            raise WorkersFailedError("the Dask cluster has lost its scheduler or all its workers")
+
+
+def _killer(name: str) -> Outcome:
+    text = f"the cluster workers that ran it were lost, {ATTEMPTS} times in a row"
+    return Outcome(name, failure=Failure.CRASH, message=text)
+
+
+def perform(task: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """On a Dask worker: run a task in a process of its own and return its outcome as a dict."""
+    worker: Any = _distributed().get_worker()
+    worker.log_event(run, {"task": task["name"], "stage": ""})
+    stop = _STOPS.setdefault(run, threading.Event())
+    if not hasattr(_HERE, "processes"):
+        _HERE.processes = LocalProcesses(1)
+    for event in _HERE.processes.run([Task.of(task)], stop):
+        if isinstance(event, Outcome):
+            return event.to_dict()
+        worker.log_event(run, {"task": event.task, "stage": event.stage})
+    raise AssertionError("a run ended without an outcome")
+
+
+def stop_run(run: str) -> None:
+    """On a Dask worker: end what it runs of `run`."""
+    _STOPS.setdefault(run, threading.Event()).set()
+
+
+def _sees(folder: str) -> bool:
+    return Path(folder).is_dir()
+
+
+def versions() -> str:
+    """Return the versions that decide what comes out."""
+    others = ", ".join(f"{name} {version(name)}" for name in _DECIDING)
+    return f"egraph_fusion {__version__}, {others}"
+
+
+def _distributed() -> Any:
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        raise EgraphFusionError(
+            "--cluster needs distributed: pip install 'egraph-fusion[cluster]'"
+        ) from error
+
+
+def _local_cluster(dask: Any, processes: int) -> Any:
+    # A second death of the worker under a task is the task's fault.
+    bounded = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1}
+    with import_module("dask").config.set(bounded):
+        return dask.LocalCluster(
+            n_workers=processes, threads_per_worker=1, processes=True, dashboard_address=None
+        )
