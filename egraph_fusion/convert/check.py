@@ -64,9 +64,8 @@ def _worst(want: Any, got: Any) -> float:
 
 def _entries(value: Any) -> list[Any] | None:
     """Return the entries of a sequence, or the keys and values of a map; None for a tensor."""
-    if isinstance(value, Mapping):
-        held: Mapping[Any, Any] = value
-        return [*held, *held.values()]
+    if hasattr(value, "keys"):
+        return [*value.keys(), *value.values()]
     return list(cast(Sequence[Any], value)) if isinstance(value, list | tuple) else None
 
 
