@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from egraph_fusion.extract.milp import Program
+from egraph_fusion.extract.stdout import without_leftover
 
 if TYPE_CHECKING:
     import highspy  # type: ignore[import-untyped]
@@ -41,7 +42,8 @@ def solve(program: Program, costs: list[int], time_limit: float) -> Solved:
     for name, value in _options(time_limit).items():
         solver.setOptionValue(name, value)
     solver.passModel(_linear_program(program, costs))
-    solver.run()
+    with without_leftover():
+        solver.run()
     status, info, statuses = solver.getModelStatus(), solver.getInfo(), highspy.HighsModelStatus
     if status == statuses.kInfeasible:
         return Solved(None, None, "done", infeasible=True)

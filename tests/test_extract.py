@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +22,7 @@ from egraph_fusion.extract.choice import dag_cost, make_choice, reachable
 from egraph_fusion.extract.cost import COST_MODELS, Features, combine
 from egraph_fusion.extract.greedy_dag import acyclic
 from egraph_fusion.extract.must import always_needed, members
+from egraph_fusion.extract.stdout import LEFTOVER, without_leftover
 
 GYM = sorted((Path(__file__).parents[2] / "shared" / "cases" / "egraphs").glob("*.json"))
 EXACT = [n for n, e in EXTRACTORS.items() if e.promise is Promise.DAG]
@@ -219,3 +223,26 @@ def test_dag_cost_counts_shared_work_once() -> None:
     eg = sharing()
     nodes = {3: 7, 4: 3, 5: 5, 0: 0}
     assert dag_cost(eg, nodes, reachable(eg, nodes)) == 6 * BIG + 3
+
+
+def test_the_solvers_leftover_line_and_only_it_is_kept_off_standard_output(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    libc = ctypes.CDLL(None)
+    libc.puts(b"before")
+    with without_leftover():
+        libc.puts(LEFTOVER + b" tmpSolver.run();")
+        print("from another thread")
+        libc.puts(b"from C")
+    libc.puts(b"after")
+    libc.fflush(None)
+    out, _ = capfd.readouterr()
+    assert sorted(out.split("\n")) == ["", "after", "before", "from C", "from another thread"]
+    assert (out.index("before"), out.rindex("after")) == (0, len(out) - len("after\n"))
+
+
+def test_a_closed_standard_output_is_left_alone(tmp_path: Path) -> None:
+    code = "import os\nos.close(1)\nfrom egraph_fusion.extract.stdout import without_leftover\n"
+    code += "with without_leftover():\n    pass\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
