@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from egraph_fusion.convert.batch.run import batch
     from egraph_fusion.convert.model_report import report
     from egraph_fusion.convert.single import bench
+    from egraph_fusion.experiment.comparison import compare_rulesets
+    from egraph_fusion.experiment.exploration import explore
+    from egraph_fusion.experiment.leaves import constant, tensor
     from egraph_fusion.frontend import load
     from egraph_fusion.pipeline import compile, emit_c, optimize, plan, save
     from egraph_fusion.runtime.loading import load_compiled
@@ -38,6 +41,10 @@ _HOMES = {
     "batch": "egraph_fusion.convert.batch.run",
     "bench": "egraph_fusion.convert.single",
     "report": "egraph_fusion.convert.model_report",
+    "tensor": "egraph_fusion.experiment.leaves",
+    "constant": "egraph_fusion.experiment.leaves",
+    "explore": "egraph_fusion.experiment.exploration",
+    "compare_rulesets": "egraph_fusion.experiment.comparison",
 }
 _MODULES = ("extract", "rulesets")
 
@@ -51,8 +58,11 @@ __all__ = [
     "__version__",
     "batch",
     "bench",
+    "compare_rulesets",
     "compile",
+    "constant",
     "emit_c",
+    "explore",
     "extract",
     "load",
     "load_compiled",
@@ -61,6 +71,7 @@ __all__ = [
     "report",
     "rulesets",
     "save",
+    "tensor",
 ]
 
 

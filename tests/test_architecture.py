@@ -27,7 +27,7 @@ LAYERS = (
     ("egraph", "codegen"),
     ("runtime", "optimizer", "pages"),
     ("pipeline",),
-    ("convert", "runtime.backend"),
+    ("convert", "experiment", "runtime.backend"),
     ("terminal",),
     ("demo",),
     ("commands",),

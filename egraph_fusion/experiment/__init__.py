@@ -1,0 +1,1 @@
+"""Experiments with rules: expressions of concrete tensors, what rules make of them, comparisons."""

@@ -1,0 +1,271 @@
+"""Proofs of equality: rules replayed over terms, every union with its reason.
+
+A congruence closure that remembers why (Nieuwenhuis and Oliveras, "Proof-producing congruence
+closure", RTA 2005; as in egg, Willsey et al. 2021, section 5): each class is a forest of terms,
+each edge of it a rule applied at the root, or congruence.  A path between two terms is then a chain
+in which each term comes from the one before by one rule at one place.  What saturation found bounds
+the replay: only terms of its e-graph are made, and its facts decide guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from egraph_fusion.egraph.facts import load_graph
+from egraph_fusion.egraph.interning import Interner
+from egraph_fusion.egraph.language import OPAQUE
+from egraph_fusion.egraph.state import OUT, ENode
+from egraph_fusion.errors import OptimizeError
+from egraph_fusion.experiment.conditions import unmet
+from egraph_fusion.experiment.matching import REFUSALS, Binding, matches
+from egraph_fusion.experiment.right_sides import right_side
+from egraph_fusion.experiment.view import Key, View, is_number, key
+from egraph_fusion.ir.graph import Constant, Graph
+from egraph_fusion.ir.ops.operator import Interval
+from egraph_fusion.ir.tensors import TensorType
+from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
+from egraph_fusion.rulesets.rule import Rule
+
+CONGRUENCE = -1
+"""Justifies an edge between two applications of one operator to equal operands."""
+
+
+class UnknownTermError(OptimizeError):
+    """A term that the saturated e-graph does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One application of a rule: where (a path of operands), to what, and what it gave.
+
+    `rule` counts the rules that were replayed; `forward` is false where the rule leads from the
+    new term to the old one.
+    """
+
+    rule: int
+    forward: bool
+    place: tuple[int, ...]
+    new: int
+
+
+@dataclass
+class Proofs:
+    """Terms, numbered; `nodes` holds each with the numbers of its operands.
+
+    `parents` is the union-find, `via` the proof forest: another term of the same class and why the
+    two are equal (a rule's number and its direction, or CONGRUENCE).
+    """
+
+    universe: View
+    rules: tuple[Rule, ...]
+    tame: bool
+    nodes: list[ENode] = field(default_factory=list[ENode])
+    numbers: dict[Key, int] = field(default_factory=dict[Key, int])
+    parents: list[int] = field(default_factory=list[int])
+    classes: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    via: dict[int, tuple[int, int, bool]] = field(default_factory=dict[int, tuple[int, int, bool]])
+    canonical: dict[Key, int] = field(default_factory=dict[Key, int])
+    places: list[int] = field(default_factory=list[int])
+
+    # What a pattern is matched against: the classes so far, with the facts of the universe.
+
+    @property
+    def interner(self) -> Interner:
+        """The ids of attributes and types."""
+        return self.universe.interner
+
+    def members(self, eclass: int) -> list[ENode]:
+        """Return the nodes of a class; operands stand for their classes."""
+        return [self._resolved(self.nodes[i]) for i in self.classes[self.find(eclass)]]
+
+    def type_of(self, eclass: int) -> TensorType | None:
+        """Return the type of a class of tensors, if it is known."""
+        return self.universe.type_of(self.places[eclass])
+
+    def interval(self, eclass: int) -> Interval:
+        """Return the bounds of the elements."""
+        return self.universe.interval(self.places[eclass])
+
+    def splat(self, eclass: int) -> int | None:
+        """Return the interned number that all elements are, if that is known."""
+        return self.universe.splat(self.places[eclass])
+
+    def holds(self, fact: str, eclass: int) -> bool:
+        """Whether a fact is known of a class."""
+        return self.universe.holds(fact, self.places[eclass])
+
+    # Terms and their classes.
+
+    def find(self, term: int) -> int:
+        """Return the number of a term's class: that of its oldest term."""
+        while self.parents[term] != term:
+            self.parents[term] = self.parents[self.parents[term]]
+            term = self.parents[term]
+        return term
+
+    def load(self, graph: Graph) -> dict[str, int]:
+        """Add the terms of a graph whose inputs the universe knows; return each value's number.
+
+        Raises UnknownTermError if the universe does not hold one of them.
+        """
+        own = self.universe.loaded
+        loaded = own if graph is own.graph else load_graph(graph)
+        found = {v: self.add(self._input(v)) for v in graph.inputs if v in own.values}
+        found |= {v: self.add(self._constant(c)) for v, c in graph.constants.items()}
+        names = {k: v for v, k in loaded.values.items()}
+        for t in loaded.terms:
+            operands = tuple(found[names[k]] if k >= 0 else self._absent() for k in t.operands)
+            attrs = t.attrs
+            if t.constructor.op != OPAQUE:
+                attrs = tuple(self.interner.attr(loaded.interner.value(a)) for a in attrs)
+            number = self.add(ENode(t.constructor, operands, attrs))
+            outputs = graph.nodes[t.node].outputs
+            if not t.constructor.outputs:
+                found[outputs[0]] = number
+                continue
+            found |= {v: self.add(ENode(OUT, (number,), (i,))) for i, v in enumerate(outputs) if v}
+        return found
+
+    def _input(self, name: str) -> ENode:
+        return ENode("Input", (), (self.universe.loaded.values[name],))
+
+    def _absent(self) -> int:
+        return self.add(ENode("Absent", (), ()))
+
+    def _constant(self, value: Constant) -> ENode:
+        """Return the term of a constant: the graph's own, else a number that a rule made."""
+        own = self.universe.loaded
+        for name, c in own.graph.constants.items():
+            if c == value and name in own.values:
+                return ENode("Const", (), (own.values[name],))
+        if not is_number(value):
+            raise UnknownTermError("the e-graph has no such constant")
+        number = self.interner.number(float(value.array))
+        return ENode("Num", (), (number, self.interner.dtype(value.type.dtype)))
+
+    def add(self, n: ENode) -> int:
+        """Return the number of a term; raises UnknownTermError if the universe has no such term."""
+        exact = key(n)
+        if exact in self.numbers:
+            return self.numbers[exact]
+        place = self._place(n)
+        number = len(self.nodes)
+        self.nodes.append(n)
+        self.parents.append(number)
+        self.places.append(place)
+        self.classes[number] = [number]
+        self.numbers[exact] = number
+        other = self.canonical.setdefault(key(self._resolved(n)), number)
+        if other != number:
+            self.union(number, other, CONGRUENCE, True)
+        return number
+
+    def _place(self, n: ENode) -> int:
+        wanted = (n.constructor, tuple(self.places[k] for k in n.children), n.attrs)
+        if wanted not in self.universe.by_key:
+            raise UnknownTermError("the e-graph has no such term")
+        return self.universe.by_key[wanted]
+
+    def _resolved(self, n: ENode) -> ENode:
+        return ENode(n.constructor, tuple(map(self.find, n.children)), n.attrs)
+
+    def union(self, a: int, b: int, why: int, forward: bool) -> bool:
+        """Note that two terms are equal, and why; return whether that is news."""
+        high, low = self.find(a), self.find(b)
+        if high == low:
+            return False
+        self._reroot(a)
+        self.via[a] = (b, why, forward)
+        keep, drop = min(high, low), max(high, low)
+        self.parents[drop] = keep
+        self.classes[keep] += self.classes.pop(drop)
+        return True
+
+    def _reroot(self, term: int) -> None:
+        """Turn the edges from a term to the root of its proof tree around."""
+        path = [term]
+        while path[-1] in self.via:
+            path.append(self.via[path[-1]][0])
+        edges = [self.via[t] for t in path[:-1]]
+        for (below, above), (_, why, forward) in zip(pairwise(path), edges, strict=True):
+            self.via[above] = (below, why, not forward)
+        self.via.pop(term, None)
+
+    def close(self) -> None:
+        """Join applications of one operator to equal operands until there are no others."""
+        changed = True
+        while changed:
+            changed = False
+            self.canonical = {}
+            for number, n in enumerate(self.nodes):
+                other = self.canonical.setdefault(key(self._resolved(n)), number)
+                changed |= self.union(number, other, CONGRUENCE, True)
+
+    # Rules.
+
+    def step(self) -> bool:
+        """Apply every rule wherever it matches, once; return whether anything was new."""
+        found = [
+            (i, b)
+            for i, r in enumerate(self.rules)
+            for eclass in list(self.classes)
+            for b in self._matches(r, eclass)
+        ]
+        size = len(self.nodes)
+        news = [self._fired(i, b) for i, b in found]
+        self.close()
+        return any(news) or len(self.nodes) > size
+
+    def _matches(self, r: Rule, eclass: int) -> Iterator[Binding]:
+        for b in matches(self, r.lhs, eclass):
+            if next(unmet(self, r, b, self.tame, control=False), None) is None:
+                yield b
+
+    def _fired(self, i: int, b: Binding) -> bool:
+        r = self.rules[i]
+        try:
+            right = right_side(self, r, b, self.add)
+            left = self._left(r.lhs, b)
+        except (UnknownTermError, *REFUSALS):
+            return False
+        if self.places[left] != self.places[right]:
+            return False
+        return self.union(left, right, i, True)
+
+    def _left(self, p: Pattern, b: Binding) -> int:
+        """Return the term of a left side: what its variables are bound to stands by its oldest."""
+        if p not in b.nodes:
+            return b.classes[p]
+        n = b.nodes[p]
+        operands = (p.of,) if isinstance(p, Output) else p.args if isinstance(p, Apply) else ()
+        return self.add(ENode(n.constructor, tuple(self._left(q, b) for q in operands), n.attrs))
+
+    # Explanations.
+
+    def explain(self, a: int, b: int) -> Iterator[Rewrite]:
+        """Yield the rewrites that lead from one term to an equal one."""
+        up, down = self._ancestors(a), self._ancestors(b)
+        common = next(t for t in up if t in set(down))
+        for term in up[: up.index(common)]:
+            other, why, forward = self.via[term]
+            yield from self._edge(term, other, why, forward)
+        for term in reversed(down[: down.index(common)]):
+            other, why, forward = self.via[term]
+            yield from self._edge(other, term, why, not forward)
+
+    def _ancestors(self, term: int) -> list[int]:
+        path = [term]
+        while path[-1] in self.via:
+            path.append(self.via[path[-1]][0])
+        return path
+
+    def _edge(self, a: int, b: int, why: int, forward: bool) -> Iterator[Rewrite]:
+        if why != CONGRUENCE:
+            yield Rewrite(why, forward, (), b)
+            return
+        pairs = zip(self.nodes[a].children, self.nodes[b].children, strict=True)
+        for i, (old, new) in enumerate(pairs):
+            for r in self.explain(old, new):
+                yield Rewrite(r.rule, r.forward, (i, *r.place), r.new)

@@ -1,0 +1,267 @@
+"""Why two terms are equal: the fewest rules that show it, and a chain of terms one rule apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from egraph_fusion.egraph.ranges import Facts
+from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
+from egraph_fusion.errors import OptimizeError
+from egraph_fusion.experiment.derivation import Proofs, Rewrite
+from egraph_fusion.experiment.expressions import shown
+from egraph_fusion.experiment.leaves import Leaf
+from egraph_fusion.experiment.printing import Reader
+from egraph_fusion.experiment.queries import Query
+from egraph_fusion.experiment.regions import regions
+from egraph_fusion.experiment.view import View
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.optimizer import family_name
+from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
+from egraph_fusion.rulesets.rule import Rule
+
+LONGEST = 400
+"""Steps of a chain that is still written out."""
+REPLAYS = 40
+"""Rounds in which the rules are replayed."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rewrite: `rule` turns a part of `before`, at `place`, into what stands in `after`.
+
+    `place` is a path of operand numbers from the root; `forward` is false where the rule leads
+    from `after` to `before`.  `instance` is the rule as it was applied, operator and arity chosen.
+    """
+
+    rule: str
+    forward: bool
+    place: tuple[int, ...]
+    before: Pattern
+    after: Pattern
+    instance: Rule
+
+    def __str__(self) -> str:
+        """Print the new term and the rule."""
+        way = "" if self.forward else " (from right to left)"
+        return f"= {shown(self.after)}    by {self.rule}{way}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The rules that make two terms equal; iterating yields their names.
+
+    `steps` leads from the first term to the second.  It is empty for equal texts, and where the
+    chain would be too long to write (`note` says so).  With `minimal`, no rule of `needed` can be
+    left out.
+    """
+
+    first: str
+    second: str
+    start: Pattern | None
+    steps: tuple[Step, ...]
+    needed: tuple[str, ...]
+    minimal: bool
+    note: str = ""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules of the chain in the order in which they are first used."""
+        return tuple(dict.fromkeys(s.rule for s in self.steps)) or self.needed
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the rules."""
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        """Return the number of rules."""
+        return len(self.rules)
+
+    def __str__(self) -> str:
+        """Print the chain, a term a line."""
+        names = ", ".join(self.rules) or "no rule: they are one term"
+        lines = [f"{self.first} = {self.second} by {names}"]
+        if self.start is not None and self.steps:
+            lines += [f"    {shown(self.start)}", *(f"  {s}" for s in self.steps)]
+        return "\n".join([*lines, *([self.note] if self.note else [])])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Two terms that are equal in a graph under rules."""
+
+    graph: Graph
+    assumed: Mapping[str, Facts]
+    leaves: Mapping[str, Leaf]
+    rules: tuple[Rule, ...]
+    numerics: str
+    limits: Limits
+    first: Query
+    second: Query
+
+    def saturated(self, rules: Sequence[Rule], observed: bool = False) -> Saturation:
+        """Saturate the graph under some of the rules."""
+        return saturate(self.graph, rules, self.numerics, self.limits, self.assumed, observed)
+
+    def holds_in(self, found: Saturation) -> bool:
+        """Whether the terms are in one class."""
+        if not found.states:
+            return False
+        view = View.of(found)
+        return bool(self.first.classes(view) & self.second.classes(view))
+
+
+def explain(problem: Problem, roots: Sequence[str], seconds: float) -> Explanation:
+    """Explain why the terms are equal, looking around `roots` first.
+
+    Raises OptimizeError if they are not, or not within the limits.
+    """
+    deadline = time.monotonic() + seconds
+    for graph, assumed in regions(problem.graph, roots, problem.assumed):
+        local = replace(problem, graph=graph, assumed=assumed)
+        found = local.saturated(problem.rules)
+        if local.holds_in(found):
+            return _explained(local, _useful(found), deadline)
+    raise OptimizeError(
+        f"{problem.first.text} and {problem.second.text} are not equal under these rules and limits"
+    )
+
+
+def _useful(found: Saturation) -> tuple[Rule, ...]:
+    """Return the rules that matched at all: the others changed nothing."""
+    names = {family_name(n) for n in found.hits}
+    return tuple(r for r in found.rules if r.name in names)
+
+
+def _explained(local: Problem, rules: tuple[Rule, ...], deadline: float) -> Explanation:
+    def enough(some: Sequence[Rule]) -> bool:
+        return local.holds_in(local.saturated(some))
+
+    needed, minimal = fewest(rules, enough, deadline)
+    final = local.saturated(needed, observed=True)
+    proofs, ends = _replayed(local, final, deadline)
+    names = tuple(r.name for r in needed)
+    texts = (local.first.text, local.second.text)
+    if ends is None:
+        note = "the chain of terms was not found within the limits"
+        return Explanation(*texts, None, (), names, minimal, note)
+    return _written(texts, local, final, proofs, ends, names, minimal)
+
+
+def fewest(
+    rules: Sequence[Rule], enough: Callable[[Sequence[Rule]], bool], deadline: float
+) -> tuple[tuple[Rule, ...], bool]:
+    """Return rules of which none can be left out, by delta debugging (Zeller 1999).
+
+    False as the second result says that the time was over before that was certain.
+    """
+    kept, size = list(rules), max(len(rules) // 2, 1)
+    while kept:
+        before = len(kept)
+        for start in reversed(range(0, before, size)):
+            if time.monotonic() > deadline:
+                return tuple(kept), False
+            fewer = kept[:start] + kept[start + size :]
+            if enough(fewer):
+                kept = fewer
+        if size == 1 and len(kept) == before:
+            break
+        size = max(size // 2, 1)
+    return tuple(kept), True
+
+
+def _replayed(
+    local: Problem, final: Saturation, deadline: float
+) -> tuple[Proofs, tuple[int, int] | None]:
+    rules = tuple(t.rule for t in final.program.rules)
+    proofs = Proofs(View.of(final), rules, local.numerics != "real")
+    values = proofs.load(final.loaded.graph)
+    for _ in range(REPLAYS):
+        ends = _ends(local, proofs, values)
+        if proofs.find(ends[0]) == proofs.find(ends[1]):
+            return proofs, ends
+        if not proofs.step() or time.monotonic() > deadline + 60:
+            break
+    return proofs, None
+
+
+def _ends(local: Problem, proofs: Proofs, values: Mapping[str, int]) -> tuple[int, int]:
+    found: list[int] = []
+    for q in (local.first, local.second):
+        found.append(values[q.value] if q.graph is None else proofs.load(q.graph)[q.value])
+    proofs.close()
+    return found[0], found[1]
+
+
+def _written(
+    texts: tuple[str, str],
+    local: Problem,
+    final: Saturation,
+    proofs: Proofs,
+    ends: tuple[int, int],
+    names: tuple[str, ...],
+    minimal: bool,
+) -> Explanation:
+    reader = Reader(final.loaded, local.leaves)
+    terms = _Terms(proofs, reader)
+    start = terms.of(ends[0])
+    steps: list[Step] = []
+    for r in proofs.explain(*ends):
+        before = steps[-1].after if steps else start
+        after = _replaced(before, r.place, terms.of(r.new))
+        steps.append(_step(proofs.rules[r.rule], r, before, after))
+        if len(steps) > LONGEST:
+            note = f"the chain has more than {LONGEST} steps"
+            return Explanation(*texts, start, (), names, minimal, note)
+    return Explanation(*texts, start, _without_loops(start, steps), names, minimal)
+
+
+def _step(rule: Rule, r: Rewrite, before: Pattern, after: Pattern) -> Step:
+    name = family_name(rule.name)
+    if "-reverse" not in rule.name:
+        return Step(name, r.forward, r.place, before, after, rule)
+    given = replace(rule, name=rule.name.replace("-reverse", ""), lhs=rule.rhs, rhs=rule.lhs)
+    return Step(name, not r.forward, r.place, before, after, given)
+
+
+def _without_loops(start: Pattern, steps: list[Step]) -> tuple[Step, ...]:
+    """Leave out what leads from a term back to itself."""
+    kept: list[Step] = []
+    for s in steps:
+        kept.append(s)
+        terms = [start, *(k.after for k in kept[:-1])]
+        if s.after in terms:
+            del kept[terms.index(s.after) :]
+    return tuple(kept)
+
+
+def _replaced(p: Pattern, place: tuple[int, ...], part: Pattern) -> Pattern:
+    if not place:
+        return part
+    match p:
+        case Output(of, index):
+            return Output(_replaced(of, place[1:], part), index)
+        case Apply(args=args):
+            i = place[0]
+            changed = _replaced(args[i], place[1:], part)
+            return replace(p, args=(*args[:i], changed, *args[i + 1 :]))
+        case _:
+            raise OptimizeError(f"{p} has no operand {place[0]}")
+
+
+@dataclass
+class _Terms:
+    """Terms of a proof as expressions."""
+
+    proofs: Proofs
+    reader: Reader
+
+    def __post_init__(self) -> None:
+        self.made: dict[int, Pattern] = {}
+
+    def of(self, number: int) -> Pattern:
+        if number not in self.made:
+            n = self.proofs.nodes[number]
+            self.made[number] = self.reader.term(n, [self.of(k) for k in n.children])
+        return self.made[number]

@@ -1,0 +1,286 @@
+"""`explore`: what rules make of an expression or a model, and why or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from egraph_fusion.egraph.ranges import Facts
+from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
+from egraph_fusion.errors import OptimizeError
+from egraph_fusion.experiment.classes import EClass, listed
+from egraph_fusion.experiment.explanation import Explanation, Problem, explain
+from egraph_fusion.experiment.expressions import graph_of, shown
+from egraph_fusion.experiment.extraction import Extracted, extract, terms_of_graph
+from egraph_fusion.experiment.leaves import Leaf
+from egraph_fusion.experiment.misses import Miss, nearest_miss
+from egraph_fusion.experiment.page import page
+from egraph_fusion.experiment.printing import Printer, Reader
+from egraph_fusion.experiment.queries import Query, Term, query, with_query
+from egraph_fusion.experiment.view import View
+from egraph_fusion.extract.cost import CostModel
+from egraph_fusion.frontend import load
+from egraph_fusion.frontend.source import Source
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.optimizer import family_name
+from egraph_fusion.output_files import write_text
+from egraph_fusion.rulesets import default_rules, find, select
+from egraph_fusion.rulesets.pattern import Pattern, operators_of
+from egraph_fusion.rulesets.rule import LEVELS, Rule
+
+
+@dataclass(frozen=True, eq=False)
+class Exploration:
+    """A saturated e-graph that answers questions.
+
+    `growth` is the number of e-nodes after each iteration.  `hits` says how often each rule matched
+    and `seconds` how long it was searched for and applied; `stop_reason` is "saturated" or the
+    limit that ended the run ("iterations", "nodes", "time", "memory").
+    """
+
+    graph: Graph
+    rules: tuple[Rule, ...]
+    numerics: str
+    limits: Limits
+    saturation: Saturation = field(repr=False)
+    leaves: Mapping[str, Leaf]
+    assumed: Mapping[str, Facts]
+
+    @property
+    def growth(self) -> tuple[int, ...]:
+        """E-nodes after each iteration."""
+        return self.saturation.growth
+
+    @property
+    def iterations(self) -> int:
+        """Iterations that ran."""
+        return self.saturation.iterations
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the run ended."""
+        return self.saturation.stop_reason
+
+    @property
+    def saturated(self) -> bool:
+        """Whether no rule finds anything new."""
+        return self.stop_reason == "saturated"
+
+    @property
+    def enodes(self) -> int:
+        """E-nodes of the last state."""
+        return self.saturation.states[-1].n_nodes
+
+    @property
+    def eclasses(self) -> int:
+        """Classes of the last state."""
+        return len(self.saturation.states[-1].classes)
+
+    @cached_property
+    def hits(self) -> dict[str, int]:
+        """Matches of each rule that matched."""
+        return cast("dict[str, int]", _by_rule(self.saturation.hits))
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each rule that could match at all."""
+        return _by_rule(self.saturation.seconds)
+
+    @cached_property
+    def classes(self) -> tuple[EClass, ...]:
+        """Every class of tensors: its type, bounds, names and terms."""
+        return listed(self._view, self._printer)
+
+    def tensor(self, name: str) -> Leaf:
+        """Return a value of the explored graph for use in expressions.
+
+        Raises ModelError if there is none of this name.
+        """
+        known = query(self.graph, name)
+        return Reader(self.saturation.loaded, self.leaves).named(known.value)
+
+    def contains(self, x: Term) -> bool:
+        """Whether the e-graph holds `x`, an expression or the name of a tensor."""
+        return bool(query(self.graph, x).classes(self._view))
+
+    def equal(self, x: Term, y: Term) -> bool:
+        """Whether the rules make `x` and `y` equal, within the limits.
+
+        Terms that the e-graph does not hold are explored together with it.
+        """
+        asked = (query(self.graph, x), query(self.graph, y))
+        first, second = (q.classes(self._view) for q in asked)
+        if first and second:
+            return bool(first & second)
+        return self._with(*asked).equal(x, y)
+
+    def why(self, x: Term, y: Term, time_limit: float = 60.0) -> Explanation:
+        """Return the rules that make `x` and `y` equal, and a chain of terms one rule apart.
+
+        Raises OptimizeError if they are not equal under the rules and limits.
+        """
+        asked = (query(self.graph, x), query(self.graph, y))
+        if not self.equal(x, y):
+            raise OptimizeError(
+                f"{asked[0].text} and {asked[1].text} are not equal under these rules and limits; "
+                "`why_not(rule)` says what kept a rule from firing"
+            )
+        held = all(q.classes(self._view) for q in asked)
+        whole = self if held else self._with(*asked)
+        problem = Problem(
+            whole.graph, whole.assumed, whole.leaves, self.rules, self.numerics, self.limits, *asked
+        )
+        return explain(problem, whole._roots(asked), time_limit)
+
+    def why_not(self, rule: Rule | str) -> Miss:
+        """Return what kept a rule (of this run, or any other) from firing, where it came nearest.
+
+        Raises RuleError for a name that no rule has.
+        """
+        wanted = self._rule(rule)
+        if self.hits.get(wanted.name) and wanted in self.rules:
+            return Miss(wanted.name, "", hits=self.hits[wanted.name])
+        if LEVELS.index(wanted.level) > LEVELS.index(self.numerics):
+            reason = f"its level is {wanted.level!r}, the run admits up to {self.numerics!r}"
+            return Miss(wanted.name, "level", "", (reason,))
+        instances = [i for d in wanted.directions() for i in d.instances()]
+        return nearest_miss(self._view, self._printer, instances, self.numerics != "real")
+
+    def near_misses(self) -> tuple[Miss, ...]:
+        """Return `why_not` of every rule of this run that did not fire though its operators occur.
+
+        Those that a guard kept back come first.
+        """
+        idle = [r for r in self.rules if r.name not in self.hits and self._occurs(r)]
+        found = [m for m in map(self.why_not, idle) if m.kind in ("guard", "operand")]
+        return tuple(sorted(found, key=lambda m: m.kind != "guard"))
+
+    def _occurs(self, r: Rule) -> bool:
+        """Whether every operator of a left side occurs; one of a class stands for the class."""
+        wanted = {op for op in operators_of(r.lhs) if not op.startswith("?")}
+        return bool(wanted) and wanted <= set(self._view.by_op)
+
+    def extract(
+        self, cost: str | CostModel = "flops", extractor: str = "auto", time_limit: float = 60.0
+    ) -> Extracted:
+        """Return the cheapest equal graph by a cost model: "flops", "bytes" or one of your own.
+
+        Raises OptimizeError for an unknown cost model or extractor.
+        """
+        return extract(self.saturation, self.leaves, cost, extractor, time_limit)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write a page that needs no other file: growth, rules, classes."""
+        write_text(Path(path), page(self))
+
+    def __str__(self) -> str:
+        """Print the size, the rules that matched and the classes."""
+        lines = [
+            f"{self.enodes} e-nodes in {self.eclasses} classes after {self.iterations} iterations"
+            f" ({self.stop_reason})",
+            *(f"  {n} matches of {name}" for name, n in sorted(self.hits.items())),
+        ]
+        return "\n".join([*lines, *map(str, self.classes)])
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """What was explored: the text of each output."""
+        return tuple(shown(p, 200) for p in terms_of_graph(self.graph, self.leaves))
+
+    @cached_property
+    def _view(self) -> View:
+        return View.of(self.saturation)
+
+    @cached_property
+    def _printer(self) -> Printer:
+        kept = self.leaves or self.graph.types  # values of a model stand by their names
+        return Printer(self._view, Reader(self.saturation.loaded, self.leaves), kept)
+
+    def _rule(self, rule: Rule | str) -> Rule:
+        if isinstance(rule, Rule):
+            return rule
+        return next((r for r in self.rules if r.name == rule), None) or find(rule)
+
+    def _with(self, *asked: Query) -> Exploration:
+        """Explore the graph together with further terms."""
+        new = [q for q in asked if not q.classes(self._view)]
+        leaves = dict(self.leaves)
+        for q in new:
+            leaves |= q.leaves
+        return _explored(
+            with_query(self.graph, *new),
+            leaves,
+            self.assumed,
+            self.rules,
+            self.numerics,
+            self.limits,
+        )
+
+    def _roots(self, asked: Sequence[Query]) -> tuple[str, ...]:
+        """Return the values of the graph to look around for a derivation."""
+        found: list[str] = []
+        for q in asked:
+            named = [v for c in q.classes(self._view) for v in self._view.names.get(c, ())]
+            found += [v for v in named if v in self.graph.producers][:2]
+        return tuple(dict.fromkeys(found)) or self.graph.outputs
+
+
+def explore(
+    what: Pattern | Sequence[Pattern] | Source,
+    rules: Sequence[Rule | str] | str | Path | None = None,
+    without: Sequence[str] = (),
+    numerics: str = "finite",
+    time_limit: float = 60.0,
+    node_limit: int = 100_000,
+    iter_limit: int = 12,
+) -> Exploration:
+    """Saturate an expression, several, or a model (graph, path, ModelProto) under rules.
+
+    `rules` are rules or names of ours, or the path of a Python file that defines some; None means
+    all of ours.  `numerics` and the limits are those of `optimize`.  Raises ModelError for terms
+    that do not fit, RuleError for unusable rules and OptimizeError if a limit ends the run before
+    anything is known.
+    """
+    if numerics not in LEVELS:
+        raise OptimizeError(
+            f"no numerics level is called {numerics!r}; there are {', '.join(LEVELS)}"
+        )
+    used = select(default_rules() if rules is None else rules, without)
+    limits = Limits(node_limit, iter_limit, time_limit)
+    if isinstance(what, Pattern):
+        what = [what]
+    if isinstance(what, list | tuple):
+        made = graph_of(cast("Sequence[Pattern]", what))
+        return _explored(made.graph, made.leaves, made.assumed, used, numerics, limits)
+    source = cast("Source", what)
+    graph = source if isinstance(source, Graph) else load(source)
+    return _explored(graph, {}, {}, used, numerics, limits)
+
+
+def _explored(
+    graph: Graph,
+    leaves: Mapping[str, Leaf],
+    assumed: Mapping[str, Facts],
+    rules: tuple[Rule, ...],
+    numerics: str,
+    limits: Limits,
+) -> Exploration:
+    known = {**{v: leaf.facts for v, leaf in leaves.items() if leaf.value is None}, **assumed}
+    found = saturate(graph, rules, numerics, limits, known, observed=True)
+    if not found.states:
+        raise OptimizeError(
+            f"the run was ended by the limit of {found.stop_reason} before its first result; "
+            "give it more, or fewer rules"
+        )
+    return Exploration(graph, rules, numerics, limits, found, leaves, known)
+
+
+def _by_rule(counts: Mapping[str, float]) -> dict[str, float]:
+    """Sum over the instances and directions of each rule, the most first."""
+    found: dict[str, float] = {}
+    for name, n in counts.items():
+        found[family_name(name)] = found.get(family_name(name), 0) + n
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,122 @@
+"""The cheapest term of an explored graph under a cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from egraph_fusion.egraph.choosing import offer
+from egraph_fusion.egraph.counting import Totals, totals
+from egraph_fusion.egraph.facts import load_graph
+from egraph_fusion.egraph.pricing import Prices
+from egraph_fusion.egraph.rebuild import rebuild
+from egraph_fusion.egraph.saturate import Saturation
+from egraph_fusion.errors import OptimizeError
+from egraph_fusion.experiment.expressions import shown
+from egraph_fusion.experiment.leaves import ABSENT, Leaf
+from egraph_fusion.experiment.printing import Reader
+from egraph_fusion.extract import EXTRACTORS
+from egraph_fusion.extract.cost import COST_MODELS, CostModel
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.ir.text import print_graph
+from egraph_fusion.optimizer import expressible_in, family_name
+from egraph_fusion.rulesets.pattern import Pattern
+
+SHORT = 12
+"""Nodes of a graph that prints as expressions; a longer one prints as a graph."""
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """An equal graph: `expressions` gives each output as a term.
+
+    `cost` is what the cost model says in its own terms: FLOPs for "flops", bytes for "bytes", else
+    the exact integer.  `gap` is 0 where nothing cheaper is in the e-graph, None where that is not
+    known.  `uses` counts the rules that made what was chosen.
+    """
+
+    graph: Graph
+    expressions: tuple[Pattern, ...]
+    cost: int | float
+    totals: Totals
+    gap: float | None
+    uses: Mapping[str, int]
+
+    @property
+    def expression(self) -> Pattern:
+        """The only output; OptimizeError if there are several."""
+        if len(self.expressions) != 1:
+            raise OptimizeError(f"there are {len(self.expressions)} outputs: see `expressions`")
+        return self.expressions[0]
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of one run."""
+        return self.totals.flops
+
+    @property
+    def _promise(self) -> str:
+        if self.gap is None:
+            return "not proven cheapest"
+        return "proven cheapest" if self.gap == 0 else f"at most {self.gap:.2%} above the cheapest"
+
+    def __str__(self) -> str:
+        """Print the terms, or the graph if it is long, and what it costs."""
+        tail = f"{self.totals.flops} FLOPs, {self.totals.ops} operators ({self._promise})"
+        if len(self.graph.nodes) > SHORT:
+            return f"{print_graph(self.graph, data=False)}{tail}"
+        return "\n".join([*(shown(p, 400) for p in self.expressions), tail])
+
+
+def extract(
+    found: Saturation,
+    leaves: Mapping[str, Leaf],
+    cost: str | CostModel,
+    extractor: str,
+    seconds: float,
+) -> Extracted:
+    """Return the cheapest graph in the last state of a saturation.
+
+    Raises OptimizeError for an unknown cost model or extractor, and if nothing can be extracted.
+    """
+    model = COST_MODELS.get(cost) if isinstance(cost, str) else cost
+    if model is None:
+        raise OptimizeError(f"no cost model is called {cost!r}; there are {', '.join(COST_MODELS)}")
+    if extractor not in EXTRACTORS:
+        raise OptimizeError(
+            f"no extractor is called {extractor!r}; there are {', '.join(EXTRACTORS)}"
+        )
+    loaded, state = found.loaded, found.states[-1]
+    prices = Prices(loaded.interner, state, model, expressible_in(loaded.graph))
+    offered = offer(loaded, state, prices)
+    choice = EXTRACTORS[extractor](offered.snapshot, seconds)
+    names = [t.rule.name for t in found.program.rules]
+    made = rebuild(loaded, state, prices, offered.chosen(choice), offered.order(choice), names)
+    counts = totals(made.graph)
+    uses: dict[str, int] = {}
+    for number, count in sorted(made.uses.items()):
+        name = family_name(names[number])
+        uses[name] = uses.get(name, 0) + count
+    own = {"flops": counts.flops, "bytes": counts.nbytes}
+    price = own[cost] if isinstance(cost, str) and cost in own else choice.dag_cost
+    return Extracted(
+        made.graph, terms_of_graph(made.graph, leaves), price, counts, choice.gap, uses
+    )
+
+
+def terms_of_graph(graph: Graph, leaves: Mapping[str, Leaf]) -> tuple[Pattern, ...]:
+    """Return every output of a graph as an expression."""
+    loaded = load_graph(graph)
+    reader = Reader(loaded, leaves)
+    names = {k: v for v, k in loaded.values.items()}
+    terms: dict[str, Pattern] = {v: reader.named(v) for v in graph.inputs}
+    terms |= {v: reader.constant(v) for v in graph.constants}
+    for t in loaded.terms:
+        operands = [terms[names[k]] if k >= 0 else ABSENT for k in t.operands]
+        whole = reader.applied(t.constructor, t.attrs, operands)
+        outputs = graph.nodes[t.node].outputs
+        if not t.constructor.outputs:
+            terms[outputs[0]] = whole
+            continue
+        terms |= {v: reader.output(i, whole) for i, v in enumerate(outputs) if v}
+    return tuple(terms[v] for v in graph.outputs)

@@ -1,0 +1,119 @@
+"""Concrete tensors: the leaves of expressions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import SupportsIndex, cast
+
+import numpy as np
+
+from egraph_fusion.egraph.ranges import Facts
+from egraph_fusion.errors import EgraphFusionError, ModelError
+from egraph_fusion.ir.dims import Dim
+from egraph_fusion.ir.graph import Constant
+from egraph_fusion.ir.parse import parse_dim
+from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.rulesets.pattern import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf(Pattern):
+    """A concrete tensor: an input whose elements lie in [lo, hi], or a constant with a `value`."""
+
+    name: str
+    type: TensorType
+    lo: float = -math.inf
+    hi: float = math.inf
+    value: Constant | None = None
+
+    def __str__(self) -> str:
+        """Print the name."""
+        return self.name or "_"
+
+    @property
+    def facts(self) -> Facts:
+        """What is claimed of the elements."""
+        return Facts(interval=(self.lo, self.hi), nonzero=self.lo > 0 or self.hi < 0)
+
+
+def tensor(
+    name: str,
+    shape: Sequence[int | str],
+    dtype: str = "float32",
+    lo: float | None = None,
+    hi: float | None = None,
+) -> Leaf:
+    """Return an input called `name` for expressions, e.g. `tensor("a", (8, "n"), lo=0.0)`.
+
+    A dimension is a size or the name of an unknown one; `dtype` is a numpy name or "bfloat16".
+    `lo` and `hi` claim that every element is at least and at most that, and not NaN.  Raises
+    ModelError for a name, shape, dtype or bounds that cannot be.
+    """
+    kind = TensorType(_dtype(dtype, name), _shape(shape, name))
+    low, high = -math.inf if lo is None else float(lo), math.inf if hi is None else float(hi)
+    bounded = lo is not None or hi is not None
+    if bounded and not (kind.dtype.is_float or kind.dtype.is_integer):
+        raise ModelError(f"tensor {name!r} of {kind} has no order, so it takes neither lo nor hi")
+    if not low <= high:
+        raise ModelError(f"tensor {name!r}: lo={low} must be at most hi={high}")
+    return Leaf(_named(name), kind, low, high)
+
+
+def constant(name: str, value: object) -> Leaf:
+    """Return a constant called `name` for expressions; `value` is an array or makes one.
+
+    Raises ModelError for a name or an array that cannot be.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError as e:
+        raise ModelError(f"constant {name!r}: {e}") from e
+    found = Constant.of(array)
+    if found.type.dtype in (DType.STRING, DType.OTHER):
+        raise ModelError(f"constant {name!r} holds {array.dtype}; expected numbers or booleans")
+    return Leaf(_named(name), found.type, value=found)
+
+
+def _named(name: object) -> str:
+    if not isinstance(name, str) or not name or not name.isprintable() or name != name.strip():
+        raise ModelError(
+            f"a tensor's name is a word to print, without space at its ends; got {name!r}"
+        )
+    return name
+
+
+def _dtype(dtype: object, name: str) -> DType:
+    known = [d for d in DType if d not in (DType.STRING, DType.OTHER)]
+    try:
+        text = dtype if isinstance(dtype, str) else np.dtype(cast("type", dtype)).name
+    except TypeError:
+        text = repr(dtype)
+    found = next((d for d in known if d.value == text), None)
+    if found is None:
+        names = ", ".join(d.value for d in known)
+        raise ModelError(f"tensor {name!r}: no dtype is called {text!r}; there are {names}")
+    return found
+
+
+def _shape(shape: object, name: str) -> tuple[Dim, ...]:
+    if isinstance(shape, str | bytes) or not isinstance(shape, Sequence):
+        raise ModelError(f"tensor {name!r}: a shape is a tuple like (8, 16), got {shape!r}")
+    return tuple(_dim(d, name) for d in cast("Sequence[object]", shape))
+
+
+def _dim(dim: object, name: str) -> Dim:
+    if isinstance(dim, SupportsIndex) and not isinstance(dim, bool) and index(dim) >= 0:
+        return index(dim)
+    if isinstance(dim, str):
+        try:
+            return parse_dim(dim)
+        except EgraphFusionError as e:
+            raise ModelError(f"tensor {name!r}: dimension {dim!r}: {e}") from e
+    raise ModelError(f"tensor {name!r}: a dimension is a size or a name, got {dim!r}")
+
+
+ABSENT = Leaf("", TensorType(DType.OTHER, None))
+"""Stands for an optional operand that is not there."""

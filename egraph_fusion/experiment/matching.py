@@ -1,0 +1,191 @@
+"""Left sides of rules matched against classes of terms, as the e-graph's own engine does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from egraph_fusion.egraph.language import Constructor
+from egraph_fusion.egraph.rule_match import (
+    INDEX_POSITIONS,
+    counts_from_back,
+    in_declared_kind,
+)
+from egraph_fusion.egraph.state import OUT, ENode
+from egraph_fusion.errors import EgraphFusionError, RuleError
+from egraph_fusion.experiment.view import Terms
+from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.functions import call
+from egraph_fusion.rulesets.pattern import (
+    Apply,
+    Attribute,
+    AttrTerm,
+    Computed,
+    Number,
+    Output,
+    Pattern,
+    Tensor,
+    walk,
+)
+from egraph_fusion.rulesets.rule import Rule
+
+REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What a left side has bound: classes of its parts, nodes of its operators, attributes.
+
+    `attrs` holds interned values, by variable; for `rest` variables by variable and attribute.
+    """
+
+    classes: Mapping[Pattern, int]
+    nodes: Mapping[Pattern, ENode]
+    attrs: Mapping[str, int]
+
+    def bound(self, p: Pattern, eclass: int) -> Binding:
+        """Return the binding with `p` bound to a class."""
+        return replace(self, classes={**self.classes, p: eclass})
+
+    def applied(self, p: Pattern, n: ENode, attrs: Mapping[str, int]) -> Binding:
+        """Return the binding with an operator's node and attributes."""
+        return replace(self, nodes={**self.nodes, p: n}, attrs={**self.attrs, **attrs})
+
+
+EMPTY = Binding({}, {}, {})
+
+
+def matches(terms: Terms, p: Pattern, eclass: int, b: Binding = EMPTY) -> Iterator[Binding]:
+    """Yield every way in which `p` matches a class."""
+    if p in b.classes:
+        if b.classes[p] == eclass:
+            yield b
+        return
+    match p:
+        case Tensor():
+            yield b.bound(p, eclass)
+        case Number(value):
+            if terms.splat(eclass) == terms.interner.number(value):
+                yield b.bound(p, eclass)
+        case Apply():
+            yield from _applied(terms, p, p, eclass, b, bundle=False)
+        case Output(of, index) if isinstance(of, Apply):
+            for n in terms.members(eclass):
+                if n.constructor == OUT and n.attrs == (index,):
+                    chosen = b.applied(p, n, {})
+                    yield from _applied(terms, of, p, eclass, chosen, bundle=True, at=n.children[0])
+        case _:
+            raise RuleError(f"{p} cannot be matched")
+
+
+def _applied(
+    terms: Terms, p: Apply, whole: Pattern, eclass: int, b: Binding, bundle: bool, at: int = -1
+) -> Iterator[Binding]:
+    """Yield matches of an operator; `whole` is bound to `eclass`, the nodes are those of `at`."""
+    for n in terms.members(at if bundle else eclass):
+        c = n.constructor
+        if not fits(p, c, bundle):
+            continue
+        found = [b]
+        for operand, child in zip(p.args, n.children, strict=True):
+            found = [m for f in found for m in matches(terms, operand, child, f)]
+        for m in found:
+            attrs = attributes_of_match(terms, p, n, m)
+            if isinstance(attrs, dict):
+                yield m.applied(p, n, attrs).bound(whole, eclass)
+
+
+def fits(p: Apply, c: Constructor | str, bundle: bool) -> bool:
+    """Whether a node's constructor is the operator of a pattern, with as many operands."""
+    if isinstance(c, str) or c.op != p.op or c.arity != len(p.args):
+        return False
+    return bool(c.outputs) is bundle
+
+
+def attributes_of_match(terms: Terms, p: Apply, n: ENode, b: Binding) -> dict[str, int] | str:
+    """Return what an operator's attributes bind, or which of them does not fit."""
+    assert isinstance(n.constructor, Constructor)
+    given = dict(p.attrs)
+    found: dict[str, int] = {}
+    for name, have in zip(n.constructor.columns, n.attrs, strict=True):
+        term = given.get(name)
+        variable = attribute_variable(p, name, given)
+        if variable is not None:
+            known = {**b.attrs, **found}
+            if known.get(variable, have) != have:
+                return f"{name}: {variable} is two different values"
+            found[variable] = have
+            continue
+        want = literal(terms, p, name, term if name in given else None, b)
+        if want != have:
+            value = terms.interner.value
+            return f"{name} is {value(have)}, the rule wants {value(want)}"
+    return found
+
+
+def attribute_variable(p: Apply, name: str, given: Mapping[str, AttrTerm]) -> str | None:
+    """Return the variable that stands for an attribute, if one does."""
+    term = given.get(name)
+    if isinstance(term, Attribute):
+        return term.name
+    if name not in given and p.rest is not None:
+        return f"{p.rest.name}.{name}"
+    return None
+
+
+def literal(terms: Terms, p: Apply, name: str, term: AttrTerm | None, b: Binding) -> int:
+    """Return the id of an attribute that a pattern gives, or of its default for None."""
+    assert not isinstance(term, Attribute | Computed)
+    if term is None:
+        return terms.interner.attr(OPERATORS[p.op].attr(name).default)
+    if counts_from_back(p.op, name, term):
+        return computed(terms, Computed("counted", (p.args[0], term)), b)
+    return terms.interner.attr(in_declared_kind(p.op, name, term))
+
+
+def computed(terms: Terms, f: Computed, b: Binding) -> int:
+    """Return the id of what a function computes; raises one of REFUSALS if it cannot."""
+    return terms.interner.attr(call(f.function, tuple(argument(terms, a, b) for a in f.args)))
+
+
+def argument(terms: Terms, a: Pattern | AttrTerm, b: Binding) -> Any:
+    """Return what a guard or function sees: a tensor's shape, an attribute's value."""
+    if isinstance(a, Pattern):
+        kind = terms.type_of(b.classes[a])
+        if kind is None or kind.shape is None:
+            raise RuleError(f"the shape of {a} is not known")
+        return kind.shape
+    if isinstance(a, Attribute):
+        return terms.interner.value(b.attrs[a.name])
+    if isinstance(a, Computed):
+        return terms.interner.value(computed(terms, a, b))
+    return a
+
+
+def checked_operands(r: Rule) -> tuple[Pattern, ...]:
+    """Return the operands whose dtypes a rule speaks of; its numbers have that of the first."""
+    parts = list(dict.fromkeys(walk(r.lhs)))
+    indices = {
+        q.args[i]
+        for q in parts
+        if isinstance(q, Apply)
+        for i in range(len(q.args))
+        if (q.op, i) in INDEX_POSITIONS
+    }
+    tensors = [q for q in parts if isinstance(q, Tensor) and q not in indices]
+    return tuple(tensors or [q for q in parts if isinstance(q, Apply)][:1])
+
+
+def number_dtype(terms: Terms, r: Rule, b: Binding) -> DType | None:
+    """Return the dtype of the numbers that a rule makes."""
+    kind = terms.type_of(class_of(checked_operands(r)[0], b))
+    return None if kind is None else kind.dtype
+
+
+def class_of(p: Pattern, b: Binding) -> int:
+    """Return the class of a part; that of an operator under an index is its output's."""
+    if p in b.classes:
+        return b.classes[p]
+    return next(c for q, c in b.classes.items() if isinstance(q, Output) and q.of == p)

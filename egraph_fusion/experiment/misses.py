@@ -1,0 +1,181 @@
+"""Why a rule did not fire: the place where it came nearest, and what was missing there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from egraph_fusion.egraph.state import OUT
+from egraph_fusion.experiment.conditions import unmet
+from egraph_fusion.experiment.matching import (
+    EMPTY,
+    REFUSALS,
+    Binding,
+    attributes_of_match,
+    fits,
+    matches,
+)
+from egraph_fusion.experiment.printing import Printer
+from egraph_fusion.experiment.right_sides import right_side
+from egraph_fusion.experiment.view import View
+from egraph_fusion.rulesets.pattern import (
+    Apply,
+    Number,
+    Output,
+    Pattern,
+    Tensor,
+    operators_of,
+)
+from egraph_fusion.rulesets.rule import Rule
+
+SHOWN = 3
+"""Missing things that are told of one place."""
+
+
+@dataclass(frozen=True)
+class Miss:
+    """What kept a rule from firing: at `node` (text of the e-node), `reasons` in words.
+
+    `kind` is "guard" (the left side matches, a condition does not hold), "operand" (a part of the
+    left side does not match), "absent" (its operators do not occur), "level" (above the run's
+    numerics), "budget" (a limit stopped the run first) or "" for a rule that fired `hits` times.
+    """
+
+    rule: str
+    kind: str
+    node: str = ""
+    reasons: tuple[str, ...] = ()
+    hits: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether the rule did not fire."""
+        return bool(self.kind)
+
+    def __str__(self) -> str:
+        """Print in a sentence."""
+        if not self.kind:
+            return f"{self.rule} fired: it matched {self.hits} times"
+        where = f" nearest at {self.node}:" if self.node else ""
+        return f"{self.rule} did not fire;{where} {'; '.join(self.reasons)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """How much of a left side a class matches, and what does not."""
+
+    score: int
+    binding: Binding
+    reasons: tuple[str, ...]
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return (len(self.reasons), -self.score)
+
+
+def nearest_miss(view: View, printer: Printer, instances: Sequence[Rule], tame: bool) -> Miss:
+    """Return where the instances of one rule came nearest to firing, and why none did."""
+    present = set(view.by_op)
+    name = instances[0].name.split("[")[0]
+    possible = [r for r in instances if operators_of(r.lhs) & present]
+    best: tuple[tuple[int, int, int], Miss] | None = None
+    for r in possible:
+        for rank, miss in _candidates(view, printer, r, tame, name):
+            if best is None or rank < best[0]:
+                best = (rank, miss)
+    if best is not None:
+        return best[1]
+    wanted = sorted({_top(r) for r in instances})
+    names = ", ".join(wanted[:SHOWN]) + (", ..." if len(wanted) > SHOWN else "")
+    return Miss(name, "absent", "", (f"there is no {names} here",))
+
+
+def _candidates(
+    view: View, printer: Printer, r: Rule, tame: bool, name: str
+) -> Iterator[tuple[tuple[int, int, int], Miss]]:
+    """Yield misses with their ranks: matches whose conditions fail rank before partial matches."""
+    full = False
+    for eclass in view.by_op.get(_top(r), ()):
+        for b in matches(view, r.lhs, eclass):
+            full = True
+            unheld = tuple(unmet(view, r, b, tame, text=printer.text))
+            reasons = unheld or _right_refused(view, r, b)
+            node = printer.node(b.nodes[r.lhs])
+            yield (0, len(reasons), 0), Miss(name, "guard", node, _few(reasons))
+    if full:
+        return
+    for eclass in view.by_op.get(_top(r), ()):
+        near = _nearest(view, printer, r.lhs, eclass, EMPTY)
+        node = printer.node(near.binding.nodes[r.lhs]) if r.lhs in near.binding.nodes else ""
+        node = node or printer.text(eclass)
+        yield (1, *near.rank), Miss(name, "operand", node, _few(near.reasons))
+
+
+def _top(r: Rule) -> str:
+    match r.lhs:
+        case Output():
+            return OUT
+        case Apply(op):
+            return op
+        case _:
+            return ""
+
+
+def _few(reasons: Sequence[str]) -> tuple[str, ...]:
+    left = len(reasons) - SHOWN
+    return (*reasons[:SHOWN], *((f"and {left} more",) if left > 0 else ()))
+
+
+def _right_refused(view: View, r: Rule, b: Binding) -> tuple[str, ...]:
+    """Return why the right side of a match whose conditions hold cannot be."""
+    try:
+        right_side(view, r, b, lambda n: view.by_key[n.constructor, n.children, n.attrs])
+    except KeyError:
+        return ("its conditions hold, but the run ended before it was applied here",)
+    except REFUSALS as e:
+        return (f"the right side cannot be made: {e}",)
+    return ("it holds here, and the term it makes is known already",)
+
+
+def _nearest(view: View, printer: Printer, p: Pattern, eclass: int, b: Binding) -> _Near:
+    """Return the greedy best match of `p` against a class."""
+    if p in b.classes:
+        if b.classes[p] == eclass:
+            return _Near(1, b, ())
+        both = f"{printer.text(b.classes[p])} and {printer.text(eclass)}"
+        return _Near(0, b, (f"{p} stands twice in the rule, and here for {both}",))
+    match p:
+        case Tensor():
+            return _Near(1, b.bound(p, eclass), ())
+        case Number(value):
+            if view.splat(eclass) == view.interner.number(value):
+                return _Near(1, b.bound(p, eclass), ())
+            reason = f"the rule wants the constant {value} where {printer.text(eclass)} stands"
+            return _Near(0, b.bound(p, eclass), (reason,))
+        case _:
+            found = list(_nodes(view, printer, p, eclass, b))
+            if found:
+                return min(found, key=lambda n: n.rank)
+            reason = f"the rule wants {p} where {printer.text(eclass)} stands"
+            return _Near(0, b, (reason,))
+
+
+def _nodes(view: View, printer: Printer, p: Pattern, eclass: int, b: Binding) -> Iterator[_Near]:
+    bundle = isinstance(p, Output)
+    of = p.of if isinstance(p, Output) else p
+    assert isinstance(of, Apply)
+    for outer in view.members(eclass):
+        if isinstance(p, Output) and (outer.constructor, outer.attrs) != (OUT, (p.index,)):
+            continue
+        inner = view.members(outer.children[0]) if bundle else (outer,)
+        for n in inner:
+            if not fits(of, n.constructor, bundle):
+                continue
+            near = _Near(2, b, ())
+            for operand, child in zip(of.args, n.children, strict=True):
+                part = _nearest(view, printer, operand, child, near.binding)
+                near = _Near(near.score + part.score, part.binding, near.reasons + part.reasons)
+            chosen = near.binding.applied(p, outer, {})
+            attrs = {} if near.reasons else attributes_of_match(view, of, n, chosen)
+            reasons = near.reasons + ((attrs,) if isinstance(attrs, str) else ())
+            bound = chosen.applied(of, n, attrs if isinstance(attrs, dict) else {})
+            yield _Near(near.score, bound.bound(p, eclass), reasons)

@@ -1,0 +1,133 @@
+"""The page on one exploration: growth, rules, what did not fire, classes, the cheapest term."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element
+
+from egraph_fusion.errors import OptimizeError
+from egraph_fusion.experiment.classes import EClass
+from egraph_fusion.pages.charts import line_chart
+from egraph_fusion.pages.document import Child, document, element, facts, section
+from egraph_fusion.pages.table import Cell, table
+
+if TYPE_CHECKING:
+    from egraph_fusion.experiment.exploration import Exploration
+
+MAX_CLASSES = 1500
+"""Classes that are listed; those with most terms come first where there are more."""
+MAX_TERMS = 12
+"""Terms of a class that are shown at once; the others unfold."""
+
+
+def page(found: Exploration) -> str:
+    """Return the page's text."""
+    title = f"Exploration of {found.graph.name or 'a graph'}"
+    return document(title, *_sections(found))
+
+
+def _sections(found: Exploration) -> Iterator[Element]:
+    yield _summary(found)
+    yield _explored(found)
+    yield _growth(found)
+    yield _rules(found)
+    yield _idle(found)
+    yield _classes(found)
+
+
+def _summary(found: Exploration) -> Element:
+    ending = "saturated" if found.saturated else f"stopped: {found.stop_reason}"
+    return facts(
+        [
+            ("e-nodes", f"{found.enodes:,}"),
+            ("classes", f"{found.eclasses:,}"),
+            ("iterations", f"{found.iterations:,} ({ending})"),
+            ("rules that matched", f"{len(found.hits):,} of {len(found.rules):,}"),
+            ("seconds in rules", f"{sum(found.seconds.values()):.3g}"),
+            ("numerics", found.numerics),
+        ]
+    )
+
+
+def _explored(found: Exploration) -> Element:
+    texts = "\n".join(found.expressions)
+    try:
+        best = found.extract()
+        cheapest: Child = element("pre", str(best))
+    except OptimizeError as e:
+        cheapest = element("p", f"Nothing can be extracted: {e}", class_="failed")
+    return section(
+        "Before and after",
+        element("h3", "What was explored"),
+        element("pre", texts),
+        element("h3", "The cheapest equal form (FLOPs)"),
+        cheapest,
+    )
+
+
+def _growth(found: Exploration) -> Element:
+    if len(found.growth) < 2:
+        return section("Growth", element("p", "There was one iteration only.", class_="soft"))
+    caption = "E-nodes after each iteration; the directed rules come first, then all of them."
+    chart = line_chart(found.growth, "iteration", "e-nodes")
+    return section("Growth", element("figure", chart, element("figcaption", caption)))
+
+
+def _rules(found: Exploration) -> Element:
+    by_name = {r.name: r for r in found.rules}
+    rows = [
+        (name, by_name[name].family or "own", str(by_name[name]).partition(": ")[2], hits)
+        for name, hits in found.hits.items()
+        if name in by_name
+    ]
+    columns = ["rule", "family", "formula", "matches", "milliseconds"]
+    timed = [(*row, 1e3 * found.seconds.get(row[0], 0.0)) for row in rows]
+    shown = [(n, f, element("code", text), h, t) for n, f, text, h, t in timed]
+    if not shown:
+        return section("Rules that matched", element("p", "No rule matched.", class_="soft"))
+    return section("Rules that matched", table(columns, shown, filterable=True))
+
+
+def _idle(found: Exploration) -> Element:
+    """Say what kept back each rule whose operators all occur."""
+    rows = [
+        (m.rule, m.kind, element("code", m.node), "; ".join(m.reasons)) for m in found.near_misses()
+    ]
+    if not rows:
+        return section("Near misses", element("p", "There are none.", class_="soft"))
+    lead = "Rules that did not fire although their operators occur: where each came nearest."
+    columns = ["rule", "kept back by", "nearest at", "why"]
+    return section("Near misses", element("p", lead), table(columns, rows, filterable=True))
+
+
+def _classes(found: Exploration) -> Element:
+    every = sorted(found.classes, key=lambda c: (-len(c.terms), c.id))
+    chosen = every[:MAX_CLASSES]
+    left = len(every) - len(chosen)
+    note = f" The {left:,} classes with fewest terms are left out." if left else ""
+    lead = f"Every row holds terms that the rules made equal.{note}"
+    columns = ["class", "type", "elements in", "names", "count", "terms"]
+    rows = [_class_row(c) for c in chosen]
+    return section("Classes", element("p", lead), table(columns, rows, filterable=True))
+
+
+def _class_row(c: EClass) -> tuple[Child | Cell, ...]:
+    shown = f"%{c.id}" + (" (constant)" if c.constant else "")
+    return (
+        Cell(shown, c.id),
+        element("code", str(c.type)),
+        c.bounds,
+        ", ".join(c.names),
+        len(c.terms),
+        _terms(c.terms),
+    )
+
+
+def _terms(terms: tuple[str, ...]) -> Element:
+    first = [element("div", element("code", t)) for t in terms[:MAX_TERMS]]
+    rest = [element("div", element("code", t)) for t in terms[MAX_TERMS:]]
+    if not rest:
+        return element("div", *first)
+    more = element("details", element("summary", f"{len(rest)} more"), *rest)
+    return element("div", *first, more)
