@@ -12,6 +12,10 @@ from egraph_fusion.rulesets.verify_terms import leaf_patterns
 
 Sizes = tuple[int, ...]
 
+PRODUCTS = ("matrices", "vector by matrix", "matrix by vector", "vectors")
+PRODUCT_WEIGHTS = (85, 5, 5, 5)
+"""The ranks that operands of MatMul may have, and how often they are drawn."""
+
 
 class Shapes:
     """Random operand shapes that mostly fit a term: every operator passes down what it needs."""
@@ -22,6 +26,7 @@ class Shapes:
         self.operands: dict[str, Sizes] = {}
         self.alike = rng.random() < 0.6  # siblings have the same shape
         self.one_size = rng.randrange(1, 4) if rng.random() < 0.25 else None
+        self.product = rng.choices(PRODUCTS, PRODUCT_WEIGHTS)[0]
 
     def fit(self, p: Pattern) -> dict[Pattern, Sizes]:
         """Return a shape for each leaf of `p`."""
@@ -57,6 +62,10 @@ class Shapes:
             shapes = [self._operand(p, wanted)] * len(p.args)
         for a, s in zip(p.args, shapes, strict=True):
             self._fit(a, s)
+
+    def product_form(self) -> str:
+        """Return which operands of a matrix product are vectors."""
+        return self.product if self.alike else self.rng.choices(PRODUCTS, PRODUCT_WEIGHTS)[0]
 
     def narrowed(self, wanted: Sizes, p: Pattern | None = None) -> Sizes:
         """Return `wanted`, or a shape that broadcasts into it."""
@@ -98,10 +107,16 @@ class Shapes:
 
 
 def _matmul(s: Shapes, wanted: Sizes, inner: int, _p: Apply) -> list[Sizes]:
+    form = s.product_form()
+    if form == "vectors":
+        return [(inner,), (inner,)]
+    wanted = wanted or (s.dim(),)
+    if form == "vector by matrix":
+        return [(inner,), (*wanted[:-1], inner, wanted[-1])]
+    if form == "matrix by vector":
+        return [(*wanted, inner), (inner,)]
     while len(wanted) < 2:
         wanted = (s.dim(), *wanted)
-    if s.rng.random() < 0.1:
-        return [wanted[-2:-1] if s.rng.random() < 0.5 else (inner,), (inner,)]
     batch, (rows, columns) = wanted[:-2], wanted[-2:]
     return [
         (*s.narrowed(batch), rows, inner),

@@ -46,6 +46,15 @@ WRONG = {
     ),
     "mean of unequal": rule("r", ops.reduce_mean(a, axes=axes), ops.reduce_sum(a, axes=axes)),
     "transposition": rule("r", ops.transpose(a @ b, perm=perm), ops.transpose(a, perm=perm) @ b),
+    "vector by matrix": rule(
+        "r",
+        total(a @ b, axes=(-2,), keepdims=1),
+        total(a, axes=(-2,), keepdims=1) @ b,
+        [guards.rank_at_least(b, 2)],
+    ),
+    "matrix by vector": rule(
+        "r", (a * c) @ b, (a @ b) * c, [guards.one_element(c), guards.rank_at_least(a, 2)]
+    ),
     "padding": rule("r", conv(x + c, w, attrs=p), conv(x, w, attrs=p) + conv(c, w, attrs=p)),
     "exact sums": rule("r", (a + b) + c, a + (b + c), level="exact"),
     "exact zero": rule("r", a + 0.0, a, level="exact"),
@@ -143,6 +152,12 @@ def test_unneeded_guards_are_reported() -> None:
         rule("r", ops.sqrt(a * a), a, [guards.nonneg(a)]),
         rule("r", (a + b) - b, a, [guards.broadcasts_into(b, a)]),
         rule("r", (a / b) * b, a, [guards.nonzero(b), guards.broadcasts_into(b, a)]),
+        rule(
+            "r",
+            ops.concat(a @ c, b @ c, axis=-2),
+            ops.concat(a, b, axis=-2) @ c,
+            [guards.same_batch(a, b), guards.rank_at_least(c, 2)],
+        ),
     ],
     ids=str,
 )
