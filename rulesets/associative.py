@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import reduced_twice
+from egraph_fusion.rulesets.functions import reduced_twice, unsqueezed_twice
 from egraph_fusion.rulesets.guards import (
     broadcasts_into,
     nonneg,
@@ -17,7 +17,7 @@ from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
-a, b, c = (Tensor(n) for n in "abc")
+a, b, c, i, j = (Tensor(n) for n in "abcij")
 p, q, k, axis = (Attribute(n) for n in ["p", "q", "k", "axis"])
 sqrt, exp, log, recip = ops.sqrt, ops.exp, ops.log, ops.reciprocal
 rule = family_rule("associative")
@@ -56,6 +56,11 @@ REGROUPING = (
          [rank_at_least(a, 2), rank_at_least(b, 2), rank_at_least(c, 2)], growing=True, both=True),
     rule("concat-nested", ops.concat(ops.concat(a, b, axis=axis), c, axis=axis),
          ops.concat(a, b, c, axis=axis), level="exact", dtypes="any"),
+    rule("unsqueeze-nested", ops.unsqueeze(ops.unsqueeze(a, axes=p), axes=q),
+         ops.unsqueeze(a, axes=unsqueezed_twice(a, p, q)), level="exact", dtypes="any"),
+    rule("gather-nested", ops.gather(ops.gather(a, i, axis=axis), j, axis=axis),
+         ops.gather(a, ops.gather(i, j, axis=0), axis=axis), [rank_at_least(i, 1)],
+         level="exact", dtypes="any"),
 )  # fmt: skip
 
 HOMOMORPHISMS = (
@@ -73,11 +78,9 @@ HOMOMORPHISMS = (
     rule("pow-same-exponent", (a ** c) * (b ** c),    (a * b) ** c,     [positive(a), positive(b)]),
     rule("sqrt-exp",         sqrt(exp(a)),              exp(a * 0.5)),
     rule("recip-exp",        recip(exp(a)),             exp(-a)),
-    rule("recip-sqrt-square", recip(sqrt(a)) * recip(sqrt(a)), recip(a),  [positive(a)]),
     rule("sqrt-square",      sqrt(a * a),               ops.abs(a)),
     rule("log-exp",          log(exp(a)),               a),
     rule("exp-log",          exp(log(a)),               a,                [positive(a)]),
-    rule("neg-product",      (-a) * (-b),               a * b),
 )  # fmt: skip
 
 CHAINS = (

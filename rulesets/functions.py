@@ -78,6 +78,14 @@ def reduced_twice(x: Shape, inner: AttrValue, outer: AttrValue, keepdims: AttrVa
 
 
 @_function
+def unsqueezed_twice(x: Shape, inner: AttrValue, outer: AttrValue) -> AttrValue:
+    """The axes that inserting `inner` into `x`, then `outer` into the result, inserts."""
+    rank = len(x) + len(_ints(inner)) + len(_ints(outer))
+    left = [a for a in range(rank) if a not in _ints(outer)]
+    return tuple(sorted({*_ints(outer), *(left[a] for a in _ints(inner))}))
+
+
+@_function
 def after_channels(x: Shape) -> AttrValue:
     """The axes that make a per-channel vector broadcast into `x`: 1, ... for rank - 2 of them."""
     return tuple(range(1, len(x) - 1))
@@ -118,6 +126,12 @@ def counted(x: Shape, axes: AttrValue) -> AttrValue:
     """Axes counted from the front."""
     found = tuple(a % len(x) for a in _ints(axes))
     return found[0] if isinstance(axes, int) else found
+
+
+@_function
+def doubled(count: AttrValue) -> AttrValue:
+    """Twice an integer."""
+    return 2 * _int(count)
 
 
 @_function
