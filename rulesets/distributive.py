@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.guards import nonneg, rank_at_least, same_batch, same_shape
+from egraph_fusion.rulesets.guards import (
+    nonneg,
+    rank_at_least,
+    same_along,
+    same_batch,
+    same_except,
+    same_shape,
+)
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
@@ -20,6 +27,7 @@ g = operators("g", "binary")
 rising = operators("rising", "increasing")
 pick = operators("pick", "selecting")
 plus = operators("plus", "adding")
+joint = operators("joint", "commuting")
 additive = operators("additive", "additive")
 
 PRINTED = (
@@ -35,8 +43,9 @@ PRODUCTS = (
     rule("multiple-less-own",  a * b - a,                 a * (b - 1.0)),
     rule("div-over-add",       plus(a / c, b / c),        plus(a, b) / c,   schema=SIGNED),
     rule("add-self",           a + a,                     a * 2.0),
-    rule("neg-over-add",       (-a) + (-b),               -(a + b)),
-    rule("square-difference",  a * a - b * b,             (a + b) * (a - b), growing=True),
+    rule("neg-over-sub",       (-a) - b,                  -(a + b)),
+    rule("square-difference",  a * a - b * b,             (a + b) * (a - b), both=True,
+         growing=True),
     rule("extremum-over-add",  pick(a + c, b + c),        pick(a, b) + c,   schema=EXTREMUM),
     rule("extremum-over-mul",  pick(a * c, b * c),        pick(a, b) * c,   [nonneg(c)],
          schema=EXTREMUM),
@@ -46,8 +55,8 @@ PRODUCTS = (
     rule("min-of-negatives",   low(-a, -b),               -up(a, b)),
     rule("extremum-over-increasing", pick(rising(a), rising(b)), rising(pick(a, b)),
          schema="increasing"),
-    rule("max-plus-min",       up(a, b) + low(a, b),      a + b),
-    rule("max-times-min",      up(a, b) * low(a, b),      a * b),
+    rule("max-with-min",       joint(up(a, b), low(a, b)), joint(a, b),      schema="commuting"),
+    rule("max-less-min",       up(a, b) - low(a, b),      ops.abs(a - b)),
     rule("and-over-or", ops.or_(ops.and_(a, b), ops.and_(a, c)), ops.and_(a, ops.or_(b, c)),
          dtypes="bool", level="exact"),
     rule("or-over-and", ops.and_(ops.or_(a, b), ops.or_(a, c)), ops.or_(a, ops.and_(b, c)),
@@ -68,9 +77,11 @@ SELECTION = (
 )  # fmt: skip
 
 CONTRACTIONS = (
-    rule("matmul-over-add-right", plus(a @ b, a @ c),     a @ plus(b, c),   [same_shape(b, c)],
+    rule("matmul-over-add-right", plus(a @ b, a @ c),     a @ plus(b, c),
+         [rank_at_least(b, 2), rank_at_least(c, 2)],
          schema=SIGNED),
-    rule("matmul-over-add-left",  plus(a @ c, b @ c),     plus(a, b) @ c,   [same_shape(a, b)],
+    rule("matmul-over-add-left",  plus(a @ c, b @ c),     plus(a, b) @ c,
+         [rank_at_least(a, 2), rank_at_least(b, 2)],
          schema=SIGNED),
     rule("conv-over-add-weights",
          ops.conv(x, w, attrs=p) + ops.conv(x, y, attrs=p), ops.conv(x, w + y, attrs=p),
@@ -104,7 +115,9 @@ JOINING = (
     rule("concat-over-binary",
          ops.concat(g(a, x), g(b, y), axis=axis),
          g(ops.concat(a, b, axis=axis), ops.concat(x, y, axis=axis)),
-         [same_shape(a, x), same_shape(b, y)], level="exact", schema="any binary"),
+         [same_except(a, b, axis), same_except(x, y, axis),
+          same_along(a, x, axis), same_along(b, y, axis)],
+         level="exact", schema="any binary", both=True),
     rule("concat-over-matmul",
          ops.concat(a @ c, b @ c, axis=-2), ops.concat(a, b, axis=-2) @ c,
          [same_batch(a, b), rank_at_least(c, 2)], growing=True),

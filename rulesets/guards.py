@@ -158,6 +158,12 @@ def rank_at_least(a: Shape, rank: int) -> bool:
 
 
 @_guard(Form.TYPE, 2)
+def rank_is(a: Shape, rank: int) -> bool:
+    """The tensor has this rank."""
+    return len(a) == rank
+
+
+@_guard(Form.TYPE, 2)
 def same_rank(a: Shape, b: Shape) -> bool:
     """Both tensors have the same rank."""
     return len(a) == len(b)
@@ -167,6 +173,19 @@ def same_rank(a: Shape, b: Shape) -> bool:
 def same_batch(a: Shape, b: Shape) -> bool:
     """Both tensors hold matrices and agree in all dimensions before the last two."""
     return len(a) == len(b) >= 2 and a[:-2] == b[:-2]
+
+
+@_guard(Form.TYPE, 3)
+def same_except(a: Shape, b: Shape, axis: int) -> bool:
+    """Both tensors have the same rank and, save along this axis, the same shape."""
+    at = axis % len(a)
+    return len(a) == len(b) and a[:at] + a[at + 1 :] == b[:at] + b[at + 1 :]
+
+
+@_guard(Form.TYPE, 3)
+def same_along(a: Shape, b: Shape, axis: int) -> bool:
+    """Both tensors have the same rank and the same size along this axis."""
+    return len(a) == len(b) and a[axis] == b[axis]
 
 
 @_guard(Form.TYPE, 2)
@@ -187,6 +206,12 @@ def size_one_along(k: Shape, x: Shape, axes: AttrValue) -> bool:
 def nonempty_along(x: Shape, axes: AttrValue) -> bool:
     """The tensor has at least one element along each of these axes."""
     return all(isinstance(x[a], int) and x[a] != 0 for a in _ints(axes))
+
+
+@_guard(Form.TYPE, 2)
+def different(a: AttrValue, b: AttrValue) -> bool:
+    """The two attributes differ."""
+    return a != b
 
 
 @_guard(Form.TYPE, 1)

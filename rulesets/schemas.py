@@ -41,6 +41,7 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "extremal": ("ReduceMax", "ReduceMin"),
     "selecting": ("Max", "Min"),
     "adding": ("Add", "Sub"),
+    "commuting": ("Add", "Mul"),
     "associative": ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),
 }
 

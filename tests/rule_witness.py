@@ -21,6 +21,8 @@ from egraph_fusion.rulesets.rule import Rule
 
 SPARE = 2
 """Nodes that a witness has, at least, beyond the rule's own left side."""
+INSTANCES = {"square-less-multiple": "mul-over-sub"}
+"""Printed rules that are instances of another one: judged where that one is left out as well."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -68,7 +70,9 @@ class Trial:
     def of(r: Rule) -> Trial:
         """Optimise the witness of `r` both ways."""
         graph = witness_graph(r)
-        return Trial(r, graph, optimize(graph), optimize(graph, without=[r.name]))
+        wider = [INSTANCES[r.name]] if r.name in INSTANCES else []
+        with_it = optimize(graph, without=wider)
+        return Trial(r, graph, with_it, optimize(graph, without=[*wider, r.name]))
 
     def problems(self) -> Iterator[str]:
         """Say what is wrong with the witness."""

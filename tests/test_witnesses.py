@@ -10,7 +10,8 @@ import onnx.parser
 import pytest
 from onnx.reference import ReferenceEvaluator
 from rightness import in_float64
-from rule_witness import Trial
+from rule_derivation import derivable
+from rule_witness import INSTANCES, Trial
 
 from egraph_fusion import rulesets
 from egraph_fusion.frontend import export
@@ -52,6 +53,13 @@ def test_witness_costs_more_without_its_rule(r: Rule) -> None:
     after = _run(export(trial.with_it.graph), inputs)
     for x, y in zip(before, after, strict=True):
         np.testing.assert_allclose(y, x, rtol=1e-5, atol=1e-6)
+
+
+def test_only_printed_rules_are_judged_without_one_that_they_follow_from() -> None:
+    for name, wider in INSTANCES.items():
+        r = rulesets.find(name)
+        assert r.source.startswith("DNNFusion")
+        assert derivable(r, [rulesets.find(wider)])
 
 
 def test_a_rule_of_the_users_keeps_its_own_witness() -> None:
