@@ -5,6 +5,7 @@ from __future__ import annotations
 from egraph_fusion.rulesets.functions import (
     after_channels,
     composed,
+    doubled,
     flat,
     leading,
     shape_of,
@@ -15,17 +16,20 @@ from egraph_fusion.rulesets.guards import (
     along_last,
     broadcasts_into,
     constant,
+    different,
     identity_perm,
     nonneg,
     nonzero,
     per_channel,
     rank_at_least,
+    same_batch,
     same_dtype,
+    same_except,
     same_shape,
     varying,
 )
 from egraph_fusion.rulesets.operations import ops
-from egraph_fusion.rulesets.pattern import Attribute, Scalar, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Computed, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, rule
 
 a, b, c, k, s, w, x, y = (Tensor(n) for n in ["a", "b", "c", "k", "s", "w", "x", "y"])
@@ -153,4 +157,41 @@ GATHERING = (
     rule("mul-constants-across", (a * k1) * (b * k2), (a * b) * (k1 * k2), known, dtypes="numeric"),
 )  # fmt: skip
 
-STRUCTURAL: tuple[Rule, ...] = IDENTITIES + MOVEMENT + WEIGHTS + GATHERING
+m, n, v, other = Tensor("m"), Tensor("n"), Tensor("v"), Tensor("other")
+i, j, g = Attribute("i"), Attribute("j"), Attribute("g")
+
+
+def _conv(*operands: Tensor | Apply, group: int | Attribute | Computed = 1) -> Apply:
+    return ops.conv(*operands, group=group, attrs=p)
+
+
+def _joined(*parts: Tensor | Apply, axis: int) -> Apply:
+    return ops.concat(*parts, axis=axis)
+
+
+SIBLINGS = (
+    rule("matmul-siblings", _joined(x @ w, x @ v, axis=-1), x @ _joined(w, v, axis=-1),
+         [same_batch(w, v)], growing=True),
+    rule("matmul-sum", x @ w + y @ v, _joined(x, y, axis=-1) @ _joined(w, v, axis=-2),
+         [rank_at_least(w, 2), same_except(x, y, -1), same_except(w, v, -2)], growing=True),
+    rule("matmul-own-multiple", (x + x @ w) @ v, x @ (v + w @ v),
+         [same_shape(x, x @ w), rank_at_least(v, 2)], growing=True),
+    rule("conv-siblings", _joined(_conv(x, w), _conv(x, v), axis=1),
+         _conv(x, _joined(w, v, axis=0)), [same_except(w, v, 0)], growing=True),
+    rule("conv-bias-siblings", _joined(_conv(x, w, bias), _conv(x, v, other), axis=1),
+         _conv(x, _joined(w, v, axis=0), _joined(bias, other, axis=0)),
+         [same_except(w, v, 0)], growing=True),
+    rule("conv-batch", _joined(ops.conv(x, w, attrs=p), ops.conv(y, w, attrs=p), axis=0),
+         ops.conv(_joined(x, y, axis=0), w, attrs=p), [same_except(x, y, 0)], growing=True),
+    rule("conv-sum", _conv(x, w) + _conv(y, v), _conv(_joined(x, y, axis=1), _joined(w, v, axis=1)),
+         [same_except(x, y, 1), same_except(w, v, 1)], growing=True),
+    rule("conv-groups", _joined(_conv(x, w, group=g), _conv(y, v, group=g), axis=1),
+         _conv(_joined(x, y, axis=1), _joined(w, v, axis=0), group=doubled(g)),
+         [same_shape(x, y), same_shape(w, v)], growing=True),
+    rule("concat-blocks", ops.concat(ops.concat(a, b, axis=i), ops.concat(m, n, axis=i), axis=j),
+         ops.concat(ops.concat(a, m, axis=j), ops.concat(b, n, axis=j), axis=i),
+         [different(i, j), same_except(a, m, j)],
+         level="exact", dtypes="any", growing=True),
+)  # fmt: skip
+
+STRUCTURAL: tuple[Rule, ...] = IDENTITIES + MOVEMENT + WEIGHTS + GATHERING + SIBLINGS

@@ -81,13 +81,13 @@ def _follows(r: Rule, env: Environment, others: Sequence[Rule], iterations: int)
         return False
     root = found.states[-1].of_value[found.loaded.values[graph.outputs[0]]]
     try:
-        return root in _Lookup(env, found, leaves).classes(r.rhs)
+        return root in Lookup(env, found, leaves).classes(r.rhs)
     except (RuleError, EgraphFusionError):
         return False
 
 
 @dataclass
-class _Lookup:
+class Lookup:
     """Finds terms in the last state of a saturation."""
 
     env: Environment

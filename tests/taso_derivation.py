@@ -1,0 +1,136 @@
+"""Which of the equalities published with TENSAT follow from our rules.
+
+`python tests/taso_derivation.py` prints those that do not, with the reason, and the rate.
+
+An equality follows if its two sides, both loaded into one e-graph as outputs of one graph, are in
+one class after saturation by all our rules within the default limits.  Counted are equalities that
+differ by more than the names of operands and the grouping and order of sums and products, and whose
+two sides are not one term in our notation.  Printed too is how many right sides appear when only
+the left side is loaded, and how often either side appears when only the other is: not all our rules
+that save work are used backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import permutations
+from random import Random
+
+import numpy as np
+from rule_derivation import Lookup
+from rule_meaning import Environment
+from taso_rules import Pair, pairs
+from taso_terms import Expr
+
+from egraph_fusion import rulesets
+from egraph_fusion.egraph.saturate import Saturation, saturate
+from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.ir.build import GraphBuilder
+from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Computed, Pattern, Tensor
+
+EXTENTS = (2, 3, 4, 5)
+"""Extents of operands: 1 would let broadcasts and squeezed axes prove more than the equality."""
+PERMUTED = (
+    "permutes the channels of a tensor that is convolved with itself: takes convolutions apart"
+)
+UNDERIVED: Mapping[int, str] = dict.fromkeys([86, 87, 99, 100, 101, 102], PERMUTED)
+"""Lines of the file that do not follow, and why."""
+
+
+def distinct() -> tuple[Pair, ...]:
+    """Return the equalities that count: the first of those that say the same."""
+    found: dict[tuple[str, str], Pair] = {}
+    for pair in pairs():
+        left, right = _canonical(pair)
+        if left != right and not pair.same_term:
+            found.setdefault((left, right), pair)
+    return tuple(found.values())
+
+
+def _canonical(pair: Pair) -> tuple[str, str]:
+    """Return both sides with sums and products flattened and sorted, under the least naming."""
+    names = pair.left.variables
+    namings = (dict(zip(names, p, strict=True)) for p in permutations("abcdef"[: len(names)]))
+    return min((_flat(pair.left, n), _flat(pair.right, n)) for n in namings)
+
+
+def _flat(e: Expr, names: Mapping[str, str]) -> str:
+    if not e.operands:
+        return names[e.op]
+    if e.op not in ("ewadd", "ewmul"):
+        return f"({e.op} {e.numbers} {' '.join(_flat(o, names) for o in e.operands)})"
+    return f"({e.op} {' '.join(sorted(_flat(o, names) for o in _operands(e, e.op)))})"
+
+
+def _operands(e: Expr, op: str) -> Iterator[Expr]:
+    if e.op != op:
+        yield e
+        return
+    for o in e.operands:
+        yield from _operands(o, op)
+
+
+@cache
+def derived(pair: Pair) -> bool:
+    """Whether both sides, loaded together, end in one class."""
+    found, _ = _saturated(pair, (pair.rule.lhs, pair.rule.rhs))
+    left, right = found.loaded.graph.outputs
+    return _class(found, left) == _class(found, right)
+
+
+def reached(pair: Pair, start: Pattern, goal: Pattern) -> bool:
+    """Whether `goal` appears in the class of `start`, the only side that is loaded."""
+    found, leaves = _saturated(pair, (start,))
+    shapes = pair.shapes(Random(0), EXTENTS)
+    env = Environment({v: np.zeros(s) for v, s in shapes.items()}, {}, {}, np.dtype(np.float64))
+    (root,) = found.loaded.graph.outputs
+    try:
+        return _class(found, root) in Lookup(env, found, leaves).classes(goal)
+    except EgraphFusionError:
+        return False
+
+
+def _class(found: Saturation, value: str) -> int:
+    return found.states[-1].of_value[found.loaded.values[value]]
+
+
+def _saturated(pair: Pair, sides: Sequence[Pattern]) -> tuple[Saturation, dict[str, str]]:
+    b = GraphBuilder("pair", opset=21)
+    shapes = pair.shapes(Random(0), EXTENTS)
+    leaves = {v: b.add_input(v, TensorType(DType.FLOAT32, s)) for v, s in shapes.items()}
+    for side in sides:
+        b.output(_built(b, side, {Tensor(v): name for v, name in leaves.items()}))
+    return saturate(b.build(), rulesets.default_rules()), leaves
+
+
+def _built(b: GraphBuilder, p: Pattern, done: dict[Pattern, str]) -> str:
+    """Add a side's nodes: equal terms of one side are one node."""
+    if p not in done:
+        assert isinstance(p, Apply), p
+        operands = [_built(b, a, done) for a in p.args]
+        attrs = {k: v for k, v in p.attrs if not isinstance(v, Attribute | Computed)}
+        done[p] = b.node(p.op, operands, 1, **attrs)[0]
+    return done[p]
+
+
+def main() -> None:
+    """Print the equalities that do not follow, and the rate."""
+    counted = distinct()
+    missing = [p for p in counted if not derived(p)]
+    for p in missing:
+        print(f"{p}\n    {UNDERIVED.get(p.line, 'no reason is known')}")
+    share = 1 - len(missing) / len(counted)
+    print(f"{len(counted)} distinct of {len(pairs())} equalities; {share:.1%} follow")
+    sides = [(p, p.rule.lhs, p.rule.rhs) for p in counted]
+    onward = [reached(p, left, right) for p, left, right in sides]
+    either = [
+        o or reached(p, right, left) for o, (p, left, right) in zip(onward, sides, strict=True)
+    ]
+    print(f"{sum(onward)} right sides are reached from the left side alone")
+    print(f"{sum(either)} sides are reached from the other alone")
+
+
+if __name__ == "__main__":
+    main()
