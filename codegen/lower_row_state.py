@@ -98,8 +98,8 @@ class RowState:
         outside, moved = hoisted(
             [known.at(value, self.full.index)], self.reduced.names, "h" + named
         )
-        lets, (element,) = shared(moved, "v")
-        one = Var("e", self.fragment.types[value].dtype)
+        lets, (element,) = shared(moved, f"v{number}_")
+        one = Var(f"e{number}", self.fragment.types[value].dtype)
         buffer, place = self._room(value, str(number))
         given = known.given({value: exactly(value, self.full.index, one, known)})
         term = terms.term(given, here.index, self.reduced.index)
@@ -107,7 +107,7 @@ class RowState:
         step = Assign(named, Call(terms.combine, (total, term)))
         body: tuple[Stmt, ...] = (
             *lets,
-            Let("e", element),
+            Let(one.name, element),
             Store(buffer, place(self.full.index), one),
             step,
         )

@@ -154,6 +154,13 @@ def softmax_over_rows(g: GraphBuilder) -> list[str]:
 
 
 @block
+def softmax_of_one(g: GraphBuilder) -> list[str]:
+    """Softmax over an axis of extent 1: no loop separates the two reductions."""
+    y = g.op("Div", given(g, "a", 6, 1), number(g, 8.0))
+    return [y, g.op("Sub", g.op("Softmax", y, axis=1), y)]
+
+
+@block
 def layer_norm(g: GraphBuilder) -> list[str]:
     """Layer norm of a sum; the sum is used outside too."""
     x = g.op("Add", given(g, "a", 4, 48), given(g, "b", 4, 48))
