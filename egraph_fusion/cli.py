@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-from egraph_fusion.commands import converting, machine, reporting, rules, running
+from egraph_fusion.commands import batch, config, converting, machine, reporting, rules, running
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "optimize": converting.optimize,
     "plan": converting.plan,
     "compile": converting.compile_model,
+    "batch": batch.batch,
     "run": running.run,
     "bench": running.bench,
     "profile": running.profile,
@@ -33,6 +34,7 @@ app = typer.Typer(
     help="Rewrite ONNX models by equality saturation, fuse their operators, compile and run them.",
 )
 rules_app = typer.Typer(no_args_is_help=True, help="List, show and verify the rewrite rules.")
+app.callback()(config.configure)
 for name, command in COMMANDS.items():
     app.command(name)(command)
 for name, command in RULES.items():

@@ -37,7 +37,11 @@ def progress(what: str, *, quiet: bool) -> Generator[None]:
 
 def one_line(error: BaseException) -> str:
     """Return an error's message on one line; control characters become escapes."""
-    text = str(error) or type(error).__name__
+    return printable(str(error) or type(error).__name__)
+
+
+def printable(text: str) -> str:
+    """Return `text` with escapes for what a terminal would act on or cannot show."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -139,7 +139,8 @@ class _Run:
             entries = ledger.entries()
             todo: list[Item] = []
             for item in self.items:
-                known = entries.get(item.output) if resume else None
+                usable = resume and not self.cancel.is_set()
+                known = entries.get(item.output) if usable else None
                 result = self._known(item, known, ledger, retry, rehash) if known else None
                 if result is None:
                     todo.append(item)
