@@ -1,56 +1,133 @@
-"""Count how often each rule stands behind a node of an optimised model; docs/rules.md shows it.
+"""Count which rules the results of optimised models owe something to; docs/rules.md shows it.
 
-    python benchmarks/rule_uses.py [MODEL or FOLDER]... > docs/rule_uses.json
+    python benchmarks/rule_uses.py RESULT.json [MODEL or FOLDER]...
 
-Without arguments the two example models are counted.  A model that can't be read is left out, with
-a line on standard error; so is the count of a run that the clock stopped, which may vary.
+RESULT.json is read, if it exists, and written after every model, so that a count can go on where it
+was broken off; models that it holds are not counted again.  Without models, the two examples are
+counted.  A model that can't be read is left out, with a line on standard error; so is one whose run
+the clock stopped, since that may vary.
+
+A rule has a use in a model if it made a node of the result, or if it belongs to a smallest set of
+rules that reaches a result as good: drop any of that set, and FLOPs, bytes or operators are more.
+The structural rules are always there.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 from egraph_fusion import rulesets
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend.example_models import EXAMPLES, example_path, materialize
 from egraph_fusion.ir.graph import Graph
-from egraph_fusion.optimizer import optimize
+from egraph_fusion.optimizer import Report, optimize
+
+SECONDS = 600.0
+"""Time limit of a run: the deterministic budgets are to stop it, not the clock."""
+
+Reaches = Callable[[Sequence[str]], bool]
+Costs = tuple[int, int, int]
 
 
-def graphs(sources: Sequence[Path]) -> Iterator[tuple[str, Graph]]:
-    """Yield the readable models among files and folders by name; the examples if none is given."""
+class Uses(TypedDict):
+    """What one model's result owes: nodes by the rule that made them, and a smallest set."""
+
+    made: dict[str, int]
+    needed: list[str]
+
+
+def graphs(sources: Sequence[Path]) -> Iterator[tuple[str, Callable[[], Graph]]]:
+    """Yield the models among files and folders, each a name and how to read it."""
     if not sources:
-        yield from ((n, load(materialize(example_path(n)))) for n in EXAMPLES)
+        for n in EXAMPLES:
+            yield n, partial(_example, n)
     for path in sources:
-        for file in sorted(path.glob("*.onnx")) if path.is_dir() else [path]:
-            try:
-                yield file.stem, load(file)
-            except EgraphFusionError as e:
-                print(f"{file}: {e}", file=sys.stderr)
+        for file in sorted(path.rglob("*.onnx")) if path.is_dir() else [path]:
+            name = file.parent.name if file.stem == "model" else file.stem
+            yield name, partial(load, file)
 
 
-def counted(sources: Sequence[Path]) -> dict[str, object]:
-    """Return the models' names and, for every rule of the 149 with uses, uses and models."""
-    uses: Counter[str] = Counter()
-    models: Counter[str] = Counter()
-    done: list[str] = []
-    for name, graph in graphs(sources):
-        report = optimize(graph).report
-        print(f"{name}: {report.stop_reason}, {len(report.rule_uses)} rules", file=sys.stderr)
-        if report.stop_reason == "time":
+def _example(name: str) -> Graph:
+    return load(materialize(example_path(name)))
+
+
+def costs(report: Report) -> Costs:
+    """Return what a result costs, the weightiest first."""
+    return report.flops_after, report.bytes_after, report.ops_after
+
+
+def uses_in(graph: Graph) -> Uses | None:
+    """Return which of the 149 rules the result for `graph` owes something to.
+
+    None if the clock stopped the run.
+    """
+    report = optimize(graph, time_limit=SECONDS).report
+    if report.stop_reason == "time":
+        return None
+    ours = [r.name for r in rulesets.ALL if report.rule_hits.get(r.name)]
+    made = {n: report.rule_uses[n] for n in ours if n in report.rule_uses}
+
+    def reaches(names: Sequence[str]) -> bool:
+        rules = [*rulesets.STRUCTURAL, *map(rulesets.find, names)]
+        return costs(optimize(graph, rules, time_limit=SECONDS).report) <= costs(report)
+
+    return {
+        "made": made,
+        "needed": sorted(smallest([*made, *(n for n in ours if n not in made)], reaches)),
+    }
+
+
+def smallest(names: Sequence[str], reaches: Reaches) -> list[str]:
+    """Return a subset of `names` that reaches the result and of which none can be dropped.
+
+    Earlier names are kept rather than later ones.  None are kept if all together do not reach it.
+    """
+    if reaches([]) or not reaches(names):
+        return []
+    kept = _explained([], names, reaches)
+    for name in reversed(kept):  # with fewer rules, budgets reach further: look once more
+        rest = [n for n in kept if n != name]
+        if len(kept) > 1 and reaches(rest):
+            kept = rest
+    return kept if reaches(kept) else []
+
+
+def _explained(given: list[str], names: Sequence[str], reaches: Reaches) -> list[str]:
+    """Return the part of `names` that is needed beside `given`, by halves (QuickXplain)."""
+    if len(names) == 1:
+        return list(names)
+    first, second = names[: len(names) // 2], names[len(names) // 2 :]
+    later = [] if reaches([*given, *first]) else _explained([*given, *first], second, reaches)
+    earlier = [] if reaches([*given, *later]) else _explained([*given, *later], first, reaches)
+    return [*earlier, *later]
+
+
+def main(result: Path, sources: Sequence[Path]) -> None:
+    """Count the models in `sources` that `result` does not hold, and write it."""
+    found: dict[str, Uses] = json.loads(result.read_text()) if result.exists() else {}
+    for name, read in graphs(sources):
+        if name in found:
             continue
-        done.append(name)
-        uses.update(report.rule_uses)
-        models.update(n for n, times in report.rule_uses.items() if times)
-    ours = [r.name for r in rulesets.ALL if uses[r.name]]
-    rows = {n: {"uses": uses[n], "models": models[n]} for n in sorted(ours)}
-    return {"models": done, "rules": rows}
+        try:
+            uses = uses_in(read())
+        except EgraphFusionError as e:
+            print(f"{name}: {e}", file=sys.stderr)
+            continue
+        if uses is None:
+            print(f"{name}: stopped by the clock, not counted", file=sys.stderr)
+            continue
+        print(f"{name}: {uses}", file=sys.stderr, flush=True)
+        found[name] = uses
+        result.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    print(json.dumps(counted([Path(a) for a in sys.argv[1:]]), indent=1))
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]), [Path(a) for a in sys.argv[2:]])
