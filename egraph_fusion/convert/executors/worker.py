@@ -37,7 +37,8 @@ def main() -> None:
         replies.flush()
 
     for function in sys.argv[1:]:
-        resolve(function)
+        resolve(function)  # a complaint still goes where the parent reads it
+    _discard_output()
     send({"ready": True})
     for line in requests:
         request = json.loads(line)
@@ -92,10 +93,10 @@ def _private_channels() -> tuple[TextIO, TextIO]:
     """Keep the pipes to the parent out of reach of what libraries and compilers read and print."""
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nothing, standard)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
     os.close(nothing)
+    os.dup2(2, 1)
     return requests, replies
 
 
@@ -105,22 +106,24 @@ def _output_to(log: str) -> Generator[None]:
     if not log:
         yield
         return
-    place = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    nothing = os.open(os.devnull, os.O_RDWR)
     try:
-        _point_output_to(place)
+        _point_output_to(log)
         yield
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        _point_output_to(nothing)
-        os.close(nothing)
-        os.close(place)
+        _discard_output()
 
 
-def _point_output_to(place: int) -> None:
+def _point_output_to(path: str) -> None:
+    place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(place, 1)
     os.dup2(place, 2)
+    os.close(place)
+
+
+def _discard_output() -> None:
+    _point_output_to(os.devnull)
 
 
 def _limit_memory(limit: int) -> None:
