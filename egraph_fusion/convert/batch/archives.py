@@ -170,6 +170,15 @@ class _Tar:
                 raise ArchiveError(f"{self.path} holds {entry.name!r}: a link or a device")
             self.names[PurePosixPath(entry.name).as_posix()] = entry
             yield entry.name, entry.size
+        self._expect_end()
+
+    def _expect_end(self) -> None:
+        """Raise ArchiveError unless the end is marked: tarfile takes any rubbish for the end."""
+        stream = self.file.fileobj
+        assert stream is not None
+        stream.seek(self.file.offset)
+        if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            raise ArchiveError(f"{self.path} is damaged or cut off")
 
     def open(self, name: str) -> BinaryIO:
         """Return a member's content."""
