@@ -55,6 +55,9 @@ def batch(
     fallback: Annotated[
         Literal["copy"] | None, typer.Option(help="copy: copy the originals that fail.")
     ] = None,
+    latency: Annotated[
+        bool, typer.Option("--latency", help="Time original and result, compiled, in turns.")
+    ] = False,
     opset: Annotated[int | None, typer.Option(min=1, help="Write this opset.")] = None,
     numerics: Numerics = "finite",
     rules: Annotated[Path | None, typer.Option(help="A Python file with rules to use.")] = None,
@@ -91,6 +94,7 @@ def batch(
                 timeout=timeout,
                 memory=memory,
                 fallback=fallback,
+                latency=latency,
                 opset=opset,
                 numerics=numerics,
                 rules=rules,

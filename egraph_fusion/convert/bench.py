@@ -77,6 +77,13 @@ def interleave(
     return times
 
 
+def before_and_after(before: Session, after: Session, feeds: Feeds, rounds: int) -> list[float]:
+    """Return the median seconds of a run of two sessions, timed in turns."""
+    sessions = {"before": before, "after": after}
+    runs = {n: lambda s=s: s.run(None, feeds) for n, s in sessions.items()}
+    return [statistics.median(t) for t in interleave(runs, rounds).values()]
+
+
 def measure(
     session: Session,
     model: str | onnx.ModelProto,

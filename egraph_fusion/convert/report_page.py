@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_REASONS = 200
 """Pairs of neighbouring blocks whose reason is listed."""
+MAX_BRIEF = 250
+"""Blocks that are drawn on a page of many models."""
 MAX_BEFORE = 600
 """Nodes of the original graph that are drawn; a larger one is described by its operators."""
 
@@ -39,6 +41,15 @@ def sections(found: ModelReport) -> Iterator[Element]:
     yield _saturation(found.optimized.report)
     yield _made(found.after)
     yield _why_not(found.after)
+
+
+def brief(found: ModelReport) -> Iterator[Element]:
+    """Yield what a page on many models shows of each: what does not need measuring."""
+    yield _before_and_after(found)
+    if len(found.after.blocks) <= MAX_BRIEF:
+        yield section("Fusion blocks", draw(found.after))
+    yield _saturation(found.optimized.report)
+    yield _made(found.after)
 
 
 def _summary(found: ModelReport) -> Element:

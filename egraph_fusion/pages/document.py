@@ -67,6 +67,19 @@ def document(title: str, *body: Child) -> str:
     return "<!DOCTYPE html>\n" + ElementTree.tostring(root, encoding="unicode", method="html")
 
 
+def fragment_text(fragment: Element) -> str:
+    """Return an element as text that `fragment_of` reads."""
+    return ElementTree.tostring(fragment, encoding="unicode")
+
+
+def fragment_of(text: str) -> Element:
+    """Return the element of a text; ValueError if it is none."""
+    try:
+        return ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"no fragment of a page: {error}") from error
+
+
 def _shown(value: str | float) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"

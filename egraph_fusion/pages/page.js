@@ -38,3 +38,12 @@ for (const box of document.querySelectorAll("input.filter")) {
     count.textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
   });
 }
+const open = () => {
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  if (target instanceof HTMLDetailsElement) {
+    target.open = true;
+    target.scrollIntoView();
+  }
+};
+addEventListener("hashchange", open);
+open();

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from egraph_fusion.convert.batch.file_states import FileState
+from egraph_fusion.convert.batch.index_page import keep_details
 from egraph_fusion.convert.batch.ledger import Entry, Ledger
 from egraph_fusion.convert.batch.options import BatchError
 from egraph_fusion.convert.batch.publishing import copy_original, publish
@@ -88,6 +89,8 @@ class Ending:
             log=_kept(task.log),
             peak_memory=outcome.peak_memory,
         )
+        shown = outcome.reply["details"] if outcome.reply and status is Status.OK else None
+        keep_details(self.out, item.output, shown)
         if item.member:
             inputs = [unpacked.state_of(item.file)]
         entry = Entry(item.output, self.key, result, item.member, tuple(inputs), tuple(outputs))

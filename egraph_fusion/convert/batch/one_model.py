@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from egraph_fusion import pipeline
+from egraph_fusion.convert.batch.details import details, latencies
 from egraph_fusion.convert.batch.file_states import FileState, all_still
 from egraph_fusion.convert.check import Runner, compare, reference_runner, require
 from egraph_fusion.convert.executors.tasks import StageReporter
@@ -40,9 +41,10 @@ class Request:
 def convert(request: Mapping[str, Any], stage: StageReporter) -> dict[str, Any]:
     """Convert one model: an executor's function.
 
-    Returns {"report": ..., "outputs": states of the files written into the staging folder}; reports
-    the stages read, load, optimise, plan, compile, write, check, and the fact "inputs" (states of
-    the files that the model consists of).  Raises EgraphFusionError for what cannot be converted.
+    Returns {"report": ..., "outputs": states of the files written into the staging folder,
+    "details": what the page on the batch shows}; reports the stages read, load, optimise, plan,
+    compile, write, check, measure, and the fact "inputs" (states of the files that the model
+    consists of).  Raises EgraphFusionError for what cannot be converted.
     """
     asked = Request(
         Path(request["file"]), Path(request["folder"]), request["name"], request["options"]
@@ -65,10 +67,16 @@ def convert(request: Mapping[str, Any], stage: StageReporter) -> dict[str, Any]:
         worst = 0.0 if verbatim else _checked(asked, graph)
     if all_still(inputs, rehash=False) is None:
         raise ModelError(f"{asked.file} changed while it was converted")
-    report = _report(found.report, plans, notes)
+    sides: list[float | None] = [None, None]
+    if asked.options["latency"]:
+        stage("measure")
+        sides = latencies(graph, found.graph, asked.options["numerics"], notes)
+    report = _report(found.report, plans, sides, notes)
+    numerics = asked.options["numerics"]
+    shown = None if plans[1] is None else details(graph, found, plans[1], numerics)
     outputs = [FileState.of(p).to_dict() for p in sorted(asked.folder.iterdir())]
     extra = {"verbatim": verbatim, "worst_difference": worst}
-    return {"report": {**report, **extra}, "outputs": outputs}
+    return {"report": {**report, **extra}, "outputs": outputs, "details": shown}
 
 
 def _input_states(file: Path) -> list[FileState]:
@@ -176,7 +184,9 @@ def _checked(asked: Request, graph: Graph) -> float:
     return max((d.worst for d in differences), default=0.0)
 
 
-def _report(report: Report, plans: list[Plan | None], notes: list[str]) -> dict[str, Any]:
+def _report(
+    report: Report, plans: list[Plan | None], seconds: list[float | None], notes: list[str]
+) -> dict[str, Any]:
     before, after = (None if p is None else len(p.blocks) for p in plans)
     whole = report.to_dict()
     return {
@@ -184,4 +194,6 @@ def _report(report: Report, plans: list[Plan | None], notes: list[str]) -> dict[
         "notes": [*whole["notes"], *notes],
         "blocks_before": before,
         "blocks_after": after,
+        "seconds_before": seconds[0],
+        "seconds_after": seconds[1],
     }

@@ -44,6 +44,7 @@ class Options:
     iter_limit: int = 12
     input_shapes: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
     fallback: str | None = None
+    latency: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no model could be converted with."""

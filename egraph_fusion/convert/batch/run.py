@@ -12,6 +12,7 @@ from pathlib import Path
 from egraph_fusion.convert.batch.archives import ArchiveError
 from egraph_fusion.convert.batch.ending import Ending
 from egraph_fusion.convert.batch.file_states import all_still
+from egraph_fusion.convert.batch.index_page import PAGE, write_index
 from egraph_fusion.convert.batch.ledger import Entry, Ledger
 from egraph_fusion.convert.batch.options import BatchError, Options, limits_of
 from egraph_fusion.convert.batch.results import BatchResult, Progress, Status
@@ -40,6 +41,7 @@ def batch(
     timeout: float = 600.0,
     memory: int | str | None = None,
     fallback: str | None = None,
+    latency: bool = False,
     opset: int | None = None,
     numerics: str = "finite",
     rules: str | Path | None = None,
@@ -63,11 +65,13 @@ def batch(
     cluster at the address `cluster` ("local": one started here); at most `timeout` seconds and
     `memory` (bytes, or "4G"; None: its share of the machine).  With `check`, original and result
     run on inputs of `seeds`; a difference beyond `tolerance` (of an output's spread) is a failure.
-    `fallback="copy"` copies originals that fail.  With `resume`, what an earlier run into `out` has
-    done is not done again unless the model's content, an option that matters or the version has
-    changed; `retry_failed` tries refused models again, `rehash` reads all files instead of trusting
-    the file system's clocks.  The other options are those of `optimize` and `save`;
-    `input_shapes` fix shapes of those models that have inputs of these names.
+    `fallback="copy"` copies originals that fail; `latency` compiles original and result and times
+    them in turns (models at work beside them disturb that: one job is best).  With `resume`, what
+    an earlier run into `out` has done is not done again unless the model's content, an option that
+    matters or the version has changed; `retry_failed` tries refused models again, `rehash` reads
+    all files instead of trusting the file system's clocks.  The other options are those of
+    `optimize` and `save`; `input_shapes` fix shapes of those models that have inputs of these
+    names.
 
     `progress` is called as models move on.  Setting `cancel`, or closing the iterator, ends what is
     in work and yields the rest as SKIPPED; a later run goes on from there.
@@ -91,6 +95,7 @@ def batch(
         iter_limit=iter_limit,
         input_shapes=dict(input_shapes or {}),
         fallback=fallback,
+        latency=latency,
     )
     if jobs is not None and jobs < 1:
         raise BatchError(f"jobs is {jobs}; expected a number from 1")
@@ -151,6 +156,9 @@ class _Run:
                 yield from self._work(todo, work, ending, make_executor)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+            if self.worked or not (self.out / PAGE).exists():
+                found = sorted((p, e.result) for p, e in ledger.entries().items())
+                write_index(self.out, found)
             ledger.close()
 
     def _known(
