@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from egraph_fusion.egraph.pricing import VIEWS, bytes_of, nominal
+from egraph_fusion.egraph.pricing import VIEWS, bytes_of
+from egraph_fusion.ir.dims import nominal
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.ops import Kind, declared
 from egraph_fusion.ir.ops.tracing import node_flops
@@ -27,7 +28,7 @@ class Totals:
 
 
 def totals(graph: Graph) -> Totals:
-    """Count a graph: symbolic dimensions as `pricing.NOMINAL`, opaque nodes as no FLOPs."""
+    """Count a graph: symbolic dimensions as `dims.NOMINAL`, opaque nodes as no FLOPs."""
     constant = set(graph.constants)
     contraction = other = nbytes = 0
     for n in graph.nodes:

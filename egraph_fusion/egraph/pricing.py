@@ -12,14 +12,12 @@ from egraph_fusion.egraph.language import OPAQUE, Constructor
 from egraph_fusion.egraph.state import ENode, EState
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.extract.cost import CostModel, Features
-from egraph_fusion.ir.dims import Dim, substitute, symbols
+from egraph_fusion.ir.dims import nominal
 from egraph_fusion.ir.graph import frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.tracing import node_flops
 from egraph_fusion.ir.tensors import TensorType
 
-NOMINAL = 64
-"""What a symbolic dimension counts as in prices."""
 FOLD_LIMIT = 1 << 26
 """Elements of the largest tensor that is folded at compile time."""
 VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
@@ -27,12 +25,6 @@ VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 Allowed = Callable[
     [str, tuple[TensorType | None, ...], tuple[TensorType, ...], dict[str, Any]], bool
 ]
-
-
-def nominal(dim: Dim) -> int:
-    """Return a dimension as a number, symbols counted as `NOMINAL`."""
-    value = substitute(dim, dict.fromkeys(symbols(dim), NOMINAL))
-    return value if isinstance(value, int) else 0
 
 
 def bytes_of(t: TensorType) -> int:
@@ -43,13 +35,14 @@ def bytes_of(t: TensorType) -> int:
 def _features(op: str, flops: int, outs: Sequence[TensorType], original: bool) -> Features:
     """Return what a node adds: elementwise work fuses into the kernel that makes its operand.
 
-    Of equal graphs the one with more of the original nodes is cheaper, by a byte each.
+    Of graphs that are equal otherwise, the one with fewer nodes is cheaper, then the one with more
+    of the original nodes: a kept node counts two bytes, a new one three.
     """
-    made = 0 if original else 1
+    own = 2 if original else 3
     if OPERATORS[op].kind is Kind.ELEMENTWISE:
-        return Features(flops, made, 0)
+        return Features(flops, own, 0)
     written = 0 if op in VIEWS else sum(map(bytes_of, outs))
-    return Features(flops, written + made, 1)
+    return Features(flops, written + own, 1)
 
 
 @dataclass

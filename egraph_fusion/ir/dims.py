@@ -17,6 +17,9 @@ from functools import reduce
 
 from egraph_fusion.errors import ModelError
 
+NOMINAL = 64
+"""What a symbol counts as where a number is needed: in prices and plans."""
+
 
 @dataclass(frozen=True, slots=True)
 class FloorDiv:
@@ -140,6 +143,12 @@ def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
                 part = part * _substitute_atom(atom, values)
         total = total + part
     return total
+
+
+def nominal(dim: Dim) -> int:
+    """Return a dimension as a number, every symbol counted as `NOMINAL`."""
+    value = substitute(dim, dict.fromkeys(symbols(dim), NOMINAL))
+    return value if isinstance(value, int) else 0
 
 
 def static(shape: Shape) -> tuple[int, ...] | None:
