@@ -5,7 +5,6 @@ from __future__ import annotations
 from egraph_fusion.rulesets.functions import axes_before
 from egraph_fusion.rulesets.guards import (
     broadcasts_into,
-    nonempty_along,
     nonneg,
     one_element,
     positive,
@@ -79,9 +78,9 @@ REDUCTIONS = (
     rule("max-scale",   peak(a * k, **K),          peak(a, **K) * k,          [*across, nonneg(k)]),
     rule("min-scale",   floor(a * k, **K),         floor(a, **K) * k,         [*across, nonneg(k)]),
     rule("max-increasing", peak(rising(a), **KEEP),   rising(peak(a, **KEEP)),
-         [nonempty_along(a, axes)], schema="increasing"),
+         schema="increasing"),
     rule("min-increasing", floor(rising(a), **KEEP),  rising(floor(a, **KEEP)),
-         [nonempty_along(a, axes)], schema="increasing"),
+         schema="increasing"),
     rule("max-neg",     peak(-a, **KEEP),             -floor(a, **KEEP)),
     rule("min-neg",     floor(-a, **KEEP),            -peak(a, **KEEP)),
     rule("prod-recip",  prod(ops.reciprocal(a), **KEEP), ops.reciprocal(prod(a, **KEEP))),
@@ -118,24 +117,22 @@ MOVEMENT = (
          level="exact", growing=True, both=True, schema="movement past elementwise"),
     rule("transpose-binary",
          g(ops.transpose(a, perm=p), ops.transpose(b, perm=p)), ops.transpose(g(a, b), perm=p),
-         [same_rank(a, b)], level="exact", schema="movement past elementwise"),
+         level="exact", schema="movement past elementwise"),
     rule("reshape-binary",
          g(ops.reshape(a, attrs=q), ops.reshape(b, attrs=q)), ops.reshape(g(a, b), attrs=q),
          [same_shape(a, b)], level="exact", schema="movement past elementwise"),
     rule("transpose-matmul",
          ops.transpose(a @ b, perm=p),
          ops.transpose(b, perm=p) @ ops.transpose(a, perm=p),
-         [swaps_last_two(p), same_rank(a, b), rank_at_least(a, 2)], growing=True, both=False),
+         [swaps_last_two(p), same_rank(a, b)], growing=True, both=False),
 )  # fmt: skip
 
 scale = [one_element(k)]
+matrices = [*scale, rank_at_least(a, 2), rank_at_least(b, 2)]
 SCALES = (
-    rule("matmul-scale-left",  (a * k) @ b,   (a @ b) * k,
-         [*scale, broadcasts_into(k, a), rank_at_least(a, 2), rank_at_least(b, 2)]),
-    rule("matmul-scale-right", a @ (b * k),   (a @ b) * k,
-         [*scale, broadcasts_into(k, b), rank_at_least(a, 2), rank_at_least(b, 2)]),
-    rule("matmul-divide-left", (a / k) @ b,   (a @ b) / k,
-         [*scale, broadcasts_into(k, a), rank_at_least(a, 2), rank_at_least(b, 2)]),
+    rule("matmul-scale-left",  (a * k) @ b,   (a @ b) * k,   matrices),
+    rule("matmul-scale-right", a @ (b * k),   (a @ b) * k,   matrices),
+    rule("matmul-divide-left", (a / k) @ b,   (a @ b) / k,   matrices),
     rule("conv-scale-input",   ops.conv(x * k, w, attrs=p), ops.conv(x, w, attrs=p) * k,
          [*scale, broadcasts_into(k, x)]),
     rule("conv-scale-weights", ops.conv(x, w * k, attrs=p), ops.conv(x, w, attrs=p) * k,

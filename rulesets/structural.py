@@ -44,7 +44,7 @@ IDENTITIES = (
     rule("div-one",       a / 1.0,                        a,            level="exact"),
     rule("pow-one",       a ** 1.0,                       a,            level="exact"),
     rule("pow-two",       a ** 2.0,                       a * a),
-    rule("pow-half",      a ** 0.5,                       ops.sqrt(a),  [nonneg(a)]),
+    rule("pow-half",      a ** 0.5,                       ops.sqrt(a)),
     rule("mul-minus-one", a * -1.0,                       -a,           level="exact"),
     rule("neg-neg",       ops.neg(-a),                          a,            level="exact"),
     rule("relu-relu",     ops.relu(ops.relu(a)),          ops.relu(a),  level="exact"),
@@ -110,11 +110,12 @@ full_vector = ops.expand(by_vector, shape=vector_of(w))
 
 WEIGHTS = (
     rule("sub-constant",  a - c, a + (-c), [constant(c)], level="exact"),
+    # Sound without `nonzero` as well, but then 1 / 0 would be folded to an infinity.
     rule("div-constant",  a / c, a * ops.reciprocal(c), [constant(c), nonzero(c)]),
     rule("batch-norm-affine", norm,
          x * ops.unsqueeze(s / deviation, axes=after_channels(x))
          + ops.unsqueeze(bias - mean * (s / deviation), axes=after_channels(x)),
-         [constant(s), constant(bias), constant(mean), constant(variance), rank_at_least(x, 2)]),
+         [constant(s), constant(bias), constant(mean), constant(variance)]),
     rule("conv-scale", conv * k, ops.conv(x, w * by_first, attrs=p),
          [constant(w), constant(k), per_channel(k, conv)]),
     rule("conv-bias-scale", conv_bias * k, ops.conv(x, w * by_first, bias * by_vector, attrs=p),
