@@ -227,6 +227,12 @@ def all_zero(amounts: AttrValue) -> bool:
 
 
 @_guard(Form.TYPE, 1)
+def forwards(steps: AttrValue) -> bool:
+    """No step of the attribute is negative: no axis is reversed."""
+    return all(s > 0 for s in _ints(steps))
+
+
+@_guard(Form.TYPE, 1)
 def swaps_last_two(perm: AttrValue) -> bool:
     """The permutation exchanges the last two axes and nothing else."""
     p = _ints(perm)

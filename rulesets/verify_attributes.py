@@ -115,10 +115,16 @@ def _flatten(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
 
 def _slice(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
     axes = _some_axes(rng, len(x)) if rng.random() < 0.8 else ()
-    starts = tuple(rng.randrange(-x[a] - 1, x[a] + 1) for a in axes)
-    ends = tuple(rng.randrange(-x[a] - 2, x[a] + 3) for a in axes)
-    steps = tuple(rng.choice((1, 1, 1, 2, -1)) for _ in axes)
+    cuts = [_cut(rng, x[a]) for a in axes]
+    starts, ends, steps = zip(*cuts, strict=True) if cuts else ((), (), ())
     return {"axes": axes, "starts": starts, "ends": ends, "steps": steps}
+
+
+def _cut(rng: Random, n: int) -> tuple[int, int, int]:
+    """Return start, end and step: anything, or the whole axis, forwards or backwards."""
+    whole = rng.choice(((0, n, 1), (-1, -n - 1, -1), None, None))
+    anywhere = rng.randrange(-n - 1, n + 1), rng.randrange(-n - 2, n + 3)
+    return whole or (*anywhere, rng.choice((1, 1, 1, 2, -1)))
 
 
 def _pad(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:

@@ -289,6 +289,17 @@ def test_unknown_option_is_refused(option: str, value: str) -> None:
         optimize(_conv_norm(bias=True), **{option: value})  # type: ignore[arg-type]
 
 
+def test_a_reversal_is_not_taken_for_a_slice_of_everything() -> None:
+    b = GraphBuilder("reversed", opset=17)
+    x = b.add_input("x", _f32(4, 3))
+    turned = b.op("Slice", x, starts=(-1,), ends=(-5,), axes=(0,), steps=(-1,))
+    b.output(b.op("Relu", turned))
+    assert "Slice" in _ops(_optimized(b.build()))
+    rest = b.op("Slice", x, starts=(0,), ends=(4,), axes=(0,), steps=(1,))
+    b.output(b.op("Abs", rest))
+    assert _ops(_optimized(b.build())).count("Slice") == 1
+
+
 def test_unknown_rule_is_refused() -> None:
     with pytest.raises(RuleError, match="no rule is called"):
         optimize(_conv_norm(bias=True), without=["no-such-rule"])

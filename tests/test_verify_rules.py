@@ -18,6 +18,7 @@ from egraph_fusion.rulesets.verify_result import Counterexample, Verification
 a, b, c, x, w = rulesets.tensors("a b c x w")
 axes, perm, p = rulesets.attrs("axes perm p")
 total, conv = ops.reduce_sum, ops.conv
+cut = ops.slice(a, attrs=p)
 EACH = pytest.mark.parametrize("r", rulesets.default_rules(), ids=lambda r: r.name)
 
 
@@ -35,6 +36,7 @@ WRONG = {
     "exp of log at 0": rule("r", ops.exp(ops.log(a)), a, [guards.nonneg(a)]),
     "ties of round": rule("r", ops.round(a + 0.5), ops.floor(a + 0.5)),
     "ties of arg_max": rule("r", ops.arg_max(a), ops.arg_max(a, select_last_index=1)),
+    "a reversed axis": rule("r", cut, a, [guards.same_shape(cut, a)], level="exact"),
     "floor": rule("r", ops.floor(a * 0.5), ops.floor(a) * 0.5),
     "where": rule("r", ops.where(ops.less(a, b), a, b), a),
     "comparison": rule("r", ops.less(a, b), ops.less_or_equal(a, b)),
