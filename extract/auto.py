@@ -10,14 +10,17 @@ from egraph_fusion.extract.exact import solve_exactly
 from egraph_fusion.extract.greedy_dag import greedy_nodes
 from egraph_fusion.extract.reduce import reduce
 
-EXACT_NODES = 30_000
+EXACT_NODES = 3_000
 """Undecided nodes up to which the exact extractor is tried."""
+EXACT_WORK = 150_000
+"""Branch-and-bound nodes times matrix entries in one solve: some seconds."""
 
 
 def extract_auto(eg: Snapshot, time_limit: float = 60.0) -> Choice:
     """Return the exact extractor's choice if at most EXACT_NODES nodes are undecided, else greedy.
 
-    The size alone decides, so equal input gives equal output unless the clock ends the search.
+    Size decides and work bounds the solver, so equal input gives equal output unless the clock
+    ends the search; `exact` goes on where `auto` stops.
     A greedy choice carries the bound of what every choice must pay.  Raises OptimizeError if a
     root has no finite term.
     """
@@ -27,7 +30,7 @@ def extract_auto(eg: Snapshot, time_limit: float = 60.0) -> Choice:
     reduced = reduce(eg)
     bound = reduced.least_cost
     if reduced.n_options <= EXACT_NODES:
-        nodes, _, bound, reason = solve_exactly(eg, reduced, (nodes, reason), deadline)
+        nodes, _, bound, reason = solve_exactly(eg, reduced, (nodes, reason), deadline, EXACT_WORK)
     seconds = time.monotonic() - start
     return make_choice(
         eg, nodes, extractor="auto", seconds=seconds, bound=bound, stop_reason=reason

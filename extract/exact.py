@@ -11,7 +11,7 @@ from egraph_fusion.egraph.snapshot import Snapshot
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.extract.choice import Choice, dag_cost, make_choice, reachable
 from egraph_fusion.extract.greedy_dag import greedy_nodes
-from egraph_fusion.extract.highs import Solved, solve
+from egraph_fusion.extract.highs import NODE_LIMIT, Solved, solve
 from egraph_fusion.extract.milp import Encoded, Program, add_levels, encode
 from egraph_fusion.extract.reduce import Reduced, reduce
 
@@ -53,11 +53,16 @@ def extract_exact(eg: Snapshot, time_limit: float = 60.0) -> Choice:
 
 
 def solve_exactly(
-    eg: Snapshot, reduced: Reduced, known: tuple[dict[int, int], str], deadline: float
+    eg: Snapshot,
+    reduced: Reduced,
+    known: tuple[dict[int, int], str],
+    deadline: float,
+    work: int | None = None,
 ) -> Best:
     """Return the best choice found until `deadline` (monotonic seconds) and its bound.
 
-    `known` is a choice to beat and why the search for it stopped.
+    `known` is a choice to beat and why the search for it stopped.  `work` bounds the solver's
+    branch-and-bound nodes times the entries of its matrix, which is deterministic.
     """
     nodes, reason = known
     cost = dag_cost(eg, nodes, reachable(eg, nodes))
@@ -66,11 +71,16 @@ def solve_exactly(
         return Best(nodes, cost, cost, "done")
     add_levels(encoded, reduced)
     best = Best(nodes, cost, encoded.program.constant, reason)
-    return _by_digits(eg, reduced, encoded, best, deadline)
+    return _by_digits(eg, reduced, encoded, best, deadline, work)
 
 
 def _by_digits(
-    eg: Snapshot, reduced: Reduced, encoded: Encoded, best: Best, deadline: float
+    eg: Snapshot,
+    reduced: Reduced,
+    encoded: Encoded,
+    best: Best,
+    deadline: float,
+    work: int | None,
 ) -> Best:
     """Minimise the leading digits of the cost, then what is left among their minimisers.
 
@@ -88,7 +98,7 @@ def _by_digits(
         limit = time.monotonic()
         if limit >= deadline:
             return best._replace(stop_reason="time")
-        solved = solve(program, high, deadline - limit)
+        solved = solve(program, high, deadline - limit, _node_limit(program, work))
         best = _adopt(eg, reduced, encoded, best, solved)
         least = _whole_bound(solved, (best.cost - paid) // unit)
         best = best._replace(
@@ -103,6 +113,11 @@ def _by_digits(
         _carry(program, high, least, spread=(best.cost - paid) // unit - least)
         costs.append(unit)
         paid += least * unit
+
+
+def _node_limit(program: Program, work: int | None) -> int:
+    entries = sum(len(terms) for terms, _, _ in program.rows)
+    return NODE_LIMIT if work is None else 1 + work // max(entries, 1)
 
 
 def _whole_bound(solved: Solved, ceiling: int) -> int:

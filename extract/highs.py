@@ -29,17 +29,19 @@ class Solved:
     infeasible: bool = False
 
 
-def solve(program: Program, costs: list[int], time_limit: float) -> Solved:
+def solve(
+    program: Program, costs: list[int], time_limit: float, node_limit: int = NODE_LIMIT
+) -> Solved:
     """Minimise `costs` (integers that doubles hold exactly) over the program's rows.
 
-    The clock (seconds) and NODE_LIMIT end the search; only the latter is deterministic.  A known
+    The clock (seconds) and `node_limit` end the search; only the latter is deterministic.  A known
     solution is passed neither as a start (later HiGHS releases then gave wrong answers) nor as a
     cutoff row (dense, it slowed the largest e-graph tried more than threefold).
     """
     import highspy
 
     solver = highspy.Highs()
-    for name, value in _options(time_limit).items():
+    for name, value in _options(time_limit, node_limit).items():
         solver.setOptionValue(name, value)
     solver.passModel(_linear_program(program, costs))
     with without_leftover():
@@ -54,7 +56,7 @@ def solve(program: Program, costs: list[int], time_limit: float) -> Solved:
     return Solved(values, bound if isfinite(bound) else None, reason)
 
 
-def _options(time_limit: float) -> dict[str, bool | int | float]:
+def _options(time_limit: float, node_limit: int) -> dict[str, bool | int | float]:
     return {
         "output_flag": False,
         "threads": 1,
@@ -63,7 +65,7 @@ def _options(time_limit: float) -> dict[str, bool | int | float]:
         "mip_abs_gap": 0.0,
         "mip_feasibility_tolerance": 1e-9,
         "primal_feasibility_tolerance": 1e-9,
-        "mip_max_nodes": NODE_LIMIT,
+        "mip_max_nodes": node_limit,
         "time_limit": max(time_limit, 0.01),
     }
 
