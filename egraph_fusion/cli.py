@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-from egraph_fusion.commands import batch, config, converting, machine, reporting, rules, running
+from egraph_fusion.commands import (
+    batch,
+    config,
+    converting,
+    experimenting,
+    machine,
+    reporting,
+    rules,
+    running,
+)
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "optimize": converting.optimize,
@@ -18,6 +27,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "bench": running.bench,
     "profile": running.profile,
     "report": reporting.report,
+    "explore": experimenting.explore,
     "demo": machine.demo,
     "doctor": machine.doctor,
 }
@@ -25,6 +35,7 @@ RULES: Mapping[str, Callable[..., None]] = {
     "list": rules.rules_list,
     "show": rules.rules_show,
     "verify": rules.rules_verify,
+    "compare": experimenting.compare,
 }
 
 app = typer.Typer(
@@ -33,7 +44,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Rewrite ONNX models by equality saturation, fuse their operators, compile and run them.",
 )
-rules_app = typer.Typer(no_args_is_help=True, help="List, show and verify the rewrite rules.")
+rules_app = typer.Typer(
+    no_args_is_help=True, help="List, show, verify and compare the rewrite rules."
+)
 app.callback()(config.configure)
 for name, command in COMMANDS.items():
     app.command(name)(command)

@@ -25,6 +25,26 @@ def default_rules() -> tuple[Rule, ...]:
     return (*STRUCTURAL, *ALL)
 
 
+def _named_sets() -> dict[str, tuple[Rule, ...]]:
+    printed = tuple(r for r in ALL if r.source.startswith("DNNFusion"))
+    families = {
+        "associative": ASSOCIATIVE,
+        "distributive": DISTRIBUTIVE,
+        "commutative": COMMUTATIVE,
+    }
+    with_structural = {"paper": printed, **families}
+    return {
+        "all": default_rules(),
+        **{name: (*STRUCTURAL, *rules) for name, rules in with_structural.items()},
+        "structural": STRUCTURAL,
+        "none": (),
+    }
+
+
+NAMED_SETS: dict[str, tuple[Rule, ...]] = _named_sets()
+"""Rule sets to compare; "paper" and the families come with the structural rules."""
+
+
 def select(
     rules: Sequence[Rule | str] | str | Path, without: Iterable[str] = ()
 ) -> tuple[Rule, ...]:

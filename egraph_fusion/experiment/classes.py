@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.printing import Printer
 from egraph_fusion.experiment.view import View
 from egraph_fusion.ir.ops.operator import Interval
 from egraph_fusion.ir.tensors import TensorType
+from egraph_fusion.rulesets.pattern import Pattern
 
 
 @dataclass(frozen=True)
 class EClass:
-    """Equal terms: `terms` has each e-node as text, those of the graph itself first.
+    """Equal terms: `expressions` has one for each e-node, those of the graph itself first.
 
+    The operands of each are the smallest terms of their classes; `terms` has them as text.
     `interval` bounds the elements; `names` are the values of the graph that are in the class.
     """
 
@@ -23,7 +26,12 @@ class EClass:
     interval: Interval
     constant: bool
     names: tuple[str, ...]
-    terms: tuple[str, ...]
+    expressions: tuple[Pattern, ...]
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The expressions as text, inner parts left out where it would grow long."""
+        return tuple(dict.fromkeys(map(shown, self.expressions)))
 
     @property
     def bounds(self) -> str:
@@ -42,20 +50,15 @@ def listed(view: View, printer: Printer) -> tuple[EClass, ...]:
     found: list[EClass] = []
     for c, members in sorted(view.state.classes.items()):
         kind = view.type_of(c)
-        shown = sorted(
-            (n for n in members if n.constructor != "Absent"), key=lambda n: n.made_by >= 0
-        )
-        if kind is None or not shown:
+        if kind is None:
             continue
-        terms = tuple(dict.fromkeys(printer.node(n) for n in shown))
-        found.append(
-            EClass(
-                c,
-                kind,
-                view.interval(c),
-                view.holds("constant", c),
-                view.names.get(c, ()),
-                terms,
-            )
+        ordered = sorted(members, key=lambda n: n.made_by >= 0)
+        expressions = tuple(map(printer.node, ordered))
+        known = (
+            kind,
+            view.interval(c),
+            view.holds("constant", c),
+            tuple(v for v in view.names.get(c, ()) if v in printer.kept),
         )
+        found.append(EClass(c, *known, expressions))
     return tuple(found)

@@ -68,20 +68,21 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """Return a table in Markdown."""
-        lines = [_line(_HEADS), _line(["---"] * 2 + ["---:"] * (len(_HEADS) - 3) + ["---"])]
-        return "\n".join([*lines, *(_line([_escaped(c) for c in _cells(r)]) for r in self.rows)])
+        lines = [_line(HEADS), _line(["---"] * 2 + ["---:"] * (len(HEADS) - 3) + ["---"])]
+        return "\n".join([*lines, *(_line([_escaped(c) for c in cells(r)]) for r in self.rows)])
 
     def __str__(self) -> str:
         """Print with aligned columns; names stand left and numbers right."""
-        table = [_HEADS, *(_cells(r) for r in self.rows)]
+        table = [HEADS, *(cells(r) for r in self.rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         return "\n".join(_aligned(row, widths).rstrip() for row in table)
 
 
-_HEADS = ["model", "rules", "FLOPs", "nodes", "blocks", "e-nodes", "classes", "s", "ended by"]
+HEADS = ["model", "rules", "FLOPs", "nodes", "blocks", "e-nodes", "classes", "s", "ended by"]
 
 
-def _cells(r: Row) -> list[str]:
+def cells(r: Row) -> list[str]:
+    """Return a row as text under HEADS."""
     if r.error:
         return [r.model, r.rules, *["-"] * 6, r.error]
     change = 0.0 if not r.flops_before else (cast(int, r.flops) - r.flops_before) / r.flops_before

@@ -36,7 +36,8 @@ from egraph_fusion.rulesets.rule import LEVELS, Rule
 class Exploration:
     """A saturated e-graph that answers questions.
 
-    `growth` is the number of e-nodes after each iteration.  `hits` says how often each rule matched
+    `growth` is the number of applied operators after each iteration (`enodes` also counts inputs
+    and constants).  `hits` says how often each rule matched
     and `seconds` how long it was searched for and applied; `stop_reason` is "saturated" or the
     limit that ended the run ("iterations", "nodes", "time", "memory").
     """
@@ -51,7 +52,7 @@ class Exploration:
 
     @property
     def growth(self) -> tuple[int, ...]:
-        """E-nodes after each iteration."""
+        """Applied operators in the e-graph after each iteration."""
         return self.saturation.growth
 
     @property

@@ -46,8 +46,9 @@ class Expressions:
 def graph_of(expressions: Sequence[Pattern], name: str = "expression") -> Expressions:
     """Return the graph that computes `expressions`, whose types the registry's rules give.
 
-    A number takes the dtype that the operator needs beside its other operands.  Raises ModelError,
-    naming the part, where shapes or dtypes do not fit or a pattern variable stands.
+    A number takes the dtype that the operator needs beside its other operands, float32 if there
+    are none.  Raises ModelError, naming the part, where shapes or dtypes do not fit or a pattern
+    variable stands.
     """
     build = _Build(GraphBuilder(name, OPSET))
     for p in expressions:
@@ -99,7 +100,7 @@ class _Build:
                     raise ModelError(f"{shown(of)} has {len(found)} outputs, none number {index}")
                 return found[index]
             case Number(number):
-                raise ModelError(f"{number} alone is no expression: use constant(name, array)")
+                return self.builder.const(np.asarray(number, np.float32))
             case _:
                 raise ModelError(
                     f"{p} is a variable of patterns; an expression needs concrete tensors, "
@@ -216,14 +217,11 @@ def distinct(p: Pattern) -> Iterator[Pattern]:
             stack.extend((c, False) for c in reversed(children(q)))
 
 
-def shown(p: Pattern, limit: int = 120) -> str:
+def shown(p: Pattern, limit: int = 160) -> str:
     """Return the text of a term, its inner parts left out where it would grow long."""
-    for depth in (8, 6, 5, 4, 3, 2):
-        text = str(_cut(p, depth))
-        if len(text) <= limit:
-            return text
-    text = str(_cut(p, 1))
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    texts = (str(_cut(p, depth)) for depth in (8, 6, 5, 4, 3, 2))
+    fitting = next((t for t in texts if len(t) <= limit), None)
+    return f"{str(_cut(p, 2))[: limit - 1]}…" if fitting is None else fitting
 
 
 def _cut(p: Pattern, depth: int) -> Pattern:

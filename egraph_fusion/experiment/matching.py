@@ -115,7 +115,8 @@ def attributes_of_match(terms: Terms, p: Apply, n: ENode, b: Binding) -> dict[st
         if variable is not None:
             known = {**b.attrs, **found}
             if known.get(variable, have) != have:
-                return f"{name}: {variable} is two different values"
+                value = terms.interner.value
+                return f"{name} is {value(have)} of {p.op}, {value(known[variable])} before it"
             found[variable] = have
             continue
         want = literal(terms, p, name, term if name in given else None, b)

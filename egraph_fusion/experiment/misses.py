@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from egraph_fusion.egraph.state import OUT
 from egraph_fusion.experiment.conditions import unmet
+from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.matching import (
     EMPTY,
     REFUSALS,
@@ -17,7 +19,7 @@ from egraph_fusion.experiment.matching import (
 )
 from egraph_fusion.experiment.printing import Printer
 from egraph_fusion.experiment.right_sides import right_side
-from egraph_fusion.experiment.view import View
+from egraph_fusion.experiment.view import View, op_of
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Number,
@@ -50,6 +52,10 @@ class Miss:
     def __bool__(self) -> bool:
         """Whether the rule did not fire."""
         return bool(self.kind)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the miss as plain values."""
+        return {**asdict(self), "fired": not self, "reasons": list(self.reasons)}
 
     def __str__(self) -> str:
         """Print in a sentence."""
@@ -99,14 +105,14 @@ def _candidates(
             full = True
             unheld = tuple(unmet(view, r, b, tame, text=printer.text))
             reasons = unheld or _right_refused(view, r, b)
-            node = printer.node(b.nodes[r.lhs])
+            node = shown(printer.node(b.nodes[r.lhs]))
             yield (0, len(reasons), 0), Miss(name, "guard", node, _few(reasons))
     if full:
         return
     for eclass in view.by_op.get(_top(r), ()):
         near = _nearest(view, printer, r.lhs, eclass, EMPTY)
-        node = printer.node(near.binding.nodes[r.lhs]) if r.lhs in near.binding.nodes else ""
-        node = node or printer.text(eclass)
+        top = near.binding.nodes.get(r.lhs)
+        node = printer.text(eclass) if top is None else shown(printer.node(top))
         yield (1, *near.rank), Miss(name, "operand", node, _few(near.reasons))
 
 
@@ -155,8 +161,17 @@ def _nearest(view: View, printer: Printer, p: Pattern, eclass: int, b: Binding) 
             found = list(_nodes(view, printer, p, eclass, b))
             if found:
                 return min(found, key=lambda n: n.rank)
-            reason = f"the rule wants {p} where {printer.text(eclass)} stands"
-            return _Near(0, b, (reason,))
+            return _Near(0, b, (_wanted(view, printer, p, eclass),))
+
+
+def _wanted(view: View, printer: Printer, p: Pattern, eclass: int) -> str:
+    """Say what a left side wants where nothing of its shape stands."""
+    if isinstance(p, Apply):
+        counts = {len(n.children) for n in view.members(eclass) if op_of(n) == p.op}
+        if counts - {len(p.args)}:
+            have = ", ".join(map(str, sorted(counts)))
+            return f"the rule wants {p.op} of {len(p.args)} operands, {have} are here"
+    return f"the rule wants {p} where {printer.text(eclass)} stands"
 
 
 def _nodes(view: View, printer: Printer, p: Pattern, eclass: int, b: Binding) -> Iterator[_Near]:

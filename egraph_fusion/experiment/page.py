@@ -8,6 +8,9 @@ from xml.etree.ElementTree import Element
 
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.experiment.classes import EClass
+from egraph_fusion.experiment.extraction import SHORT
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.ir.text import print_graph
 from egraph_fusion.pages.charts import line_chart
 from egraph_fusion.pages.document import Child, document, element, facts, section
 from egraph_fusion.pages.table import Cell, table
@@ -51,26 +54,37 @@ def _summary(found: Exploration) -> Element:
 
 
 def _explored(found: Exploration) -> Element:
-    texts = "\n".join(found.expressions)
+    before = element("h3", "What was explored")
+    after = element("h3", "The cheapest equal form, by FLOPs")
     try:
         best = found.extract()
-        cheapest: Child = element("pre", str(best))
     except OptimizeError as e:
-        cheapest = element("p", f"Nothing can be extracted: {e}", class_="failed")
-    return section(
-        "Before and after",
-        element("h3", "What was explored"),
-        element("pre", texts),
-        element("h3", "The cheapest equal form (FLOPs)"),
-        cheapest,
+        reason = element("p", f"Nothing can be extracted: {e}", class_="failed")
+        return section("Before and after", before, _graph(found.graph), after, reason)
+    made = ", ".join(f"{rule} ({n})" for rule, n in best.uses.items())
+    if len(found.graph.nodes) <= SHORT:
+        texts = element("pre", "\n".join(found.expressions))
+        return section("Before and after", before, texts, after, element("pre", str(best)))
+    counts = f"{best.flops:,} FLOPs, {best.totals.ops:,} operators"
+    rules = element("p", f"{counts}; made by {made or 'no rule'}.")
+    shown = (before, _graph(found.graph), after, rules, _graph(best.graph))
+    return section("Before and after", *shown)
+
+
+def _graph(graph: Graph) -> Element:
+    """Return a graph's text, folded."""
+    title = (
+        f"{len(graph.nodes):,} operators: {', '.join(graph.inputs)} → {', '.join(graph.outputs)}"
     )
+    text = element("pre", print_graph(graph, data=False))
+    return element("details", element("summary", title), text)
 
 
 def _growth(found: Exploration) -> Element:
     if len(found.growth) < 2:
         return section("Growth", element("p", "There was one iteration only.", class_="soft"))
-    caption = "E-nodes after each iteration; the directed rules come first, then all of them."
-    chart = line_chart(found.growth, "iteration", "e-nodes")
+    caption = "Applied operators after each iteration; rules that simplify come first, then all."
+    chart = line_chart(found.growth, "iteration", "applied operators")
     return section("Growth", element("figure", chart, element("figcaption", caption)))
 
 
@@ -102,7 +116,7 @@ def _idle(found: Exploration) -> Element:
 
 
 def _classes(found: Exploration) -> Element:
-    every = sorted(found.classes, key=lambda c: (-len(c.terms), c.id))
+    every = sorted(found.classes, key=lambda c: (-len(c.expressions), c.id))
     chosen = every[:MAX_CLASSES]
     left = len(every) - len(chosen)
     note = f" The {left:,} classes with fewest terms are left out." if left else ""
@@ -119,7 +133,7 @@ def _class_row(c: EClass) -> tuple[Child | Cell, ...]:
         element("code", str(c.type)),
         c.bounds,
         ", ".join(c.names),
-        len(c.terms),
+        len(c.expressions),
         _terms(c.terms),
     )
 

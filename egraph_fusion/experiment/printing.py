@@ -94,7 +94,7 @@ class Printer:
     kept: Collection[str]
     terms: dict[int, Pattern] = field(default_factory=dict[int, Pattern])
 
-    def text(self, eclass: int, limit: int = 120) -> str:
+    def text(self, eclass: int, limit: int = 160) -> str:
         """Return a class as text: its smallest term, cut where it grows long."""
         return shown(self.term(eclass), limit)
 
@@ -115,9 +115,9 @@ class Printer:
                 self.terms[c] = self.reader.named(name) if name else self.reader.term(n, operands)
         return self.terms[eclass]
 
-    def node(self, n: ENode, limit: int = 120) -> str:
-        """Return one node as text, its operands as their smallest terms."""
-        return shown(self.reader.term(n, [self.term(k) for k in n.children]), limit)
+    def node(self, n: ENode) -> Pattern:
+        """Return one node, its operands as their smallest terms."""
+        return self.reader.term(n, [self.term(k) for k in n.children])
 
     def _name(self, eclass: int) -> str:
         return next((v for v in self.view.names.get(eclass, ()) if v in self.kept), "")

@@ -1,0 +1,200 @@
+"""`explore`: what is equal, what is there, what is cheapest, how it grew; checked by numpy."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from expression_values import close, inputs_of, reference, terms, value
+from small_models import dense, dense_inputs, saved, with_opaque
+
+import egraph_fusion as ef
+from egraph_fusion import rulesets
+from egraph_fusion.experiment.exploration import Exploration
+from egraph_fusion.extract.cost import Features
+from egraph_fusion.rulesets import guards, ops
+from egraph_fusion.rulesets.pattern import Pattern
+
+A = ef.tensor("a", (4, 6), lo=0.0)
+B = ef.tensor("b", (4, 6), lo=0.0)
+C = ef.tensor("c", (4, 6))
+LEAVES = (A, B, C)
+x, y = rulesets.tensors("x y")
+SQRT = rulesets.rule(
+    "sqrt-mul",
+    ops.sqrt(x) * ops.sqrt(y),
+    ops.sqrt(x * y),
+    when=[guards.nonneg(x), guards.nonneg(y)],
+)
+
+
+@pytest.fixture(scope="module")
+def roots() -> Exploration:
+    return ef.explore(ops.sqrt(A) * ops.sqrt(B), rules=[SQRT])
+
+
+def test_a_rule_makes_its_sides_equal(roots: Exploration) -> None:
+    assert roots.equal(ops.sqrt(A) * ops.sqrt(B), ops.sqrt(A * B))
+    assert not roots.equal(ops.sqrt(A), ops.sqrt(B))
+    assert roots.saturated
+
+
+def test_contains_says_what_the_e_graph_holds(roots: Exploration) -> None:
+    assert roots.contains(ops.sqrt(A * B))
+    assert roots.contains(A * B)
+    assert roots.contains("a")
+    assert not roots.contains(B * A)
+    assert not roots.contains(ef.tensor("elsewhere", (2,)))
+
+
+def test_a_term_outside_the_e_graph_is_explored_with_it(roots: Exploration) -> None:
+    both = ef.explore(ops.sqrt(A) * ops.sqrt(B), rules=[SQRT, "mul-order"])
+    assert not roots.equal(ops.sqrt(A * B), ops.sqrt(B * A) + 0.0)
+    assert both.equal(ops.sqrt(A * B) + C, ops.sqrt(B * A) + C)
+    assert not both.contains(ops.sqrt(B * A) + C)
+
+
+def test_without_the_claim_the_guard_holds_the_rule_back() -> None:
+    found = ef.explore(ops.sqrt(C) * ops.sqrt(B), rules=[SQRT])
+    assert not found.equal(ops.sqrt(C) * ops.sqrt(B), ops.sqrt(C * B))
+    assert found.hits == {}
+
+
+def test_a_name_stands_for_its_value_and_near_names_are_told(roots: Exploration) -> None:
+    assert roots.equal("a", A)
+    assert roots.tensor("a") == A
+    with pytest.raises(ef.ModelError, match="no tensor called 'aa'; did you mean a"):
+        roots.contains("aa")
+    with pytest.raises(ef.ModelError, match=r"'a' is float32\[4,6\].*float32\[2\] here"):
+        roots.contains(ops.exp(ef.tensor("a", (2,))))
+
+
+def test_hits_time_and_growth_are_counted(roots: Exploration) -> None:
+    assert roots.hits["sqrt-mul"] > 0
+    assert roots.seconds["sqrt-mul"] > 0
+    assert len(roots.growth) == roots.iterations > 0
+    assert roots.growth[-1] == 5  # two roots, their product; the other product, its root
+    assert roots.enodes == 5 + 3  # a, b and the absent operand
+    assert list(roots.growth) == sorted(roots.growth)
+    assert len(roots.classes) <= roots.eclasses
+
+
+def test_classes_print_with_types_bounds_and_terms(roots: Exploration) -> None:
+    text = "\n".join(map(str, roots.classes))
+    assert "float32[4,6] in [0, inf] = (sqrt(a) * sqrt(b)) | sqrt((a * b))" in text
+    assert "(sqrt(a) * sqrt(b))" in str(roots)
+
+
+def test_the_cheapest_term_has_fewer_flops_and_the_same_value(roots: Exploration) -> None:
+    best = roots.extract()
+    assert str(best.expression) == "sqrt((a * b))"
+    assert best.cost == best.flops == 2 * 24
+    assert best.gap == 0
+    assert best.uses == {"sqrt-mul": 2}
+    assert "48 FLOPs, 2 operators (proven cheapest)" in str(best)
+
+
+@pytest.mark.parametrize("extractor", ["tree", "greedy-dag", "exact", "auto"])
+@pytest.mark.parametrize("cost", ["flops", "bytes"])
+def test_every_extractor_gives_an_equal_graph(extractor: str, cost: str) -> None:
+    p = A * C + B * C + C
+    found = ef.explore(p)
+    best = found.extract(cost=cost, extractor=extractor)
+    feeds = inputs_of(*LEAVES)
+    assert close(value(best.expression, feeds), value(p, feeds))
+    (result,) = reference(best.graph, feeds)
+    assert np.allclose(result, value(p, feeds), rtol=1e-4, atol=1e-4)
+    if cost == "flops":
+        assert best.cost == best.flops <= 3 * 24
+
+
+def test_a_cost_model_of_ones_own_decides() -> None:
+    def adds_only(features: Features) -> int:
+        return features.blocks + 5 * features.flops
+
+    found = ef.explore(A * C + B * C)
+    assert found.extract(cost=adds_only).totals.ops == 2
+
+
+def test_unknown_options_are_named(roots: Exploration) -> None:
+    with pytest.raises(ef.OptimizeError, match="no cost model is called 'watts'"):
+        roots.extract(cost="watts")
+    with pytest.raises(ef.OptimizeError, match="no extractor is called 'luck'"):
+        roots.extract(extractor="luck")
+    with pytest.raises(ef.OptimizeError, match="no numerics level is called 'sloppy'"):
+        ef.explore(A + B, numerics="sloppy")
+    with pytest.raises(ef.RuleError, match="no rule is called 'sqrt-mull'"):
+        ef.explore(A + B, rules=["sqrt-mull"])
+    with pytest.raises(ef.OptimizeError, match="2 outputs"):
+        ef.explore([A + B, A - B]).extract().expression  # noqa: B018
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_terms_of_a_class_have_one_value(seed: int) -> None:
+    p = terms(4, LEAVES, np.random.default_rng(seed))
+    found = ef.explore(p, node_limit=2000, iter_limit=5)
+    feeds = inputs_of(*LEAVES, seed=seed)
+    compared = 0
+    for c in found.classes:
+        results = [value(e, feeds) for e in c.expressions]
+        first = np.broadcast_to(results[0], c.type.static_shape or ())
+        for other in results[1:]:
+            compared += 1
+            assert close(first, np.broadcast_to(other, first.shape)), (c.id, c.terms)
+        low, high = c.interval
+        assert first.size == 0 or (first.min() >= low - 1e-9 and first.max() <= high + 1e-9)
+    assert compared or len(found.classes) < 4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_agrees_with_classes(seed: int) -> None:
+    p = terms(3, LEAVES, np.random.default_rng(100 + seed))
+    found = ef.explore(p, node_limit=1000, iter_limit=4)
+    firsts = [c.expressions[0] for c in found.classes][:6]
+    for e, f in itertools.combinations(firsts, 2):
+        # A number that rules made and the graph's own constant are two classes.
+        assert found.equal(e, f) is (e == f)
+    for c in found.classes:
+        assert all(found.contains(e) for e in c.expressions)
+
+
+def test_several_expressions_share_one_e_graph() -> None:
+    found = ef.explore([A * C + B * C, (A + B) * C], rules=["mul-over-add", "mul-order"])
+    assert found.equal(A * C + B * C, (A + B) * C)
+    assert len(found.extract().expressions) <= 2
+
+
+def test_a_model_is_explored_by_path_proto_and_graph(tmp_path: Path) -> None:
+    path = saved(dense(), tmp_path / "m.onnx")
+    for source in (path, str(path), dense(), ef.load(dense())):
+        found = ef.explore(source)
+        w = found.tensor("w")
+        assert found.equal("m", found.tensor("x") @ w)
+        assert w.value is not None
+        best = found.extract().graph
+        wanted = reference(ef.load(dense()), dense_inputs())
+        for r, s in zip(reference(best, dense_inputs()), wanted, strict=True):
+            assert np.allclose(r, s, rtol=1e-5, atol=1e-5)
+
+
+def test_an_opaque_node_is_a_value_by_itself() -> None:
+    found = ef.explore(with_opaque())
+    assert found.contains("y")
+    assert "places" in str(found) or "y" in str(found.classes)
+    assert found.extract().graph.nodes
+
+
+def test_a_run_that_ends_before_its_first_state_says_so() -> None:
+    with pytest.raises(ef.OptimizeError, match="ended by the limit of time"):
+        ef.explore(A * C + B * C, time_limit=0.0)
+
+
+def test_limits_end_the_run_with_what_was_found() -> None:
+    p: Pattern = C
+    for i in range(12):
+        p = p + ef.tensor(f"t{i}", (4, 6))
+    found = ef.explore(p, node_limit=60, iter_limit=6)
+    assert found.stop_reason in ("nodes", "iterations", "matches")
+    assert found.extract().totals.ops <= 12
