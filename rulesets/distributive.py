@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from egraph_fusion.rulesets.functions import zeros_around
 from egraph_fusion.rulesets.guards import (
+    lies_within,
     nonneg,
     rank_at_least,
     same_along,
@@ -11,12 +13,12 @@ from egraph_fusion.rulesets.guards import (
     same_shape,
 )
 from egraph_fusion.rulesets.operations import ops
-from egraph_fusion.rulesets.pattern import Attribute, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
 a, b, c, w, x, y, z = (Tensor(n) for n in "abcwxyz")
-p, q, k, axis = (Attribute(n) for n in ["p", "q", "k", "axis"])
+p, q, k, d, axis = (Attribute(n) for n in ["p", "q", "k", "d", "axis"])
 up, low = ops.max, ops.min
 rule = family_rule("distributive")
 SIGNED, EXTREMUM = "sum or difference", "maximum or minimum"
@@ -76,6 +78,11 @@ SELECTION = (
          level="exact", schema="any binary"),
 )  # fmt: skip
 
+
+def _conv(image: Tensor, kernel: Tensor | Apply, pads: Attribute) -> Apply:
+    return ops.conv(image, kernel, pads=pads, dilations=d, auto_pad="NOTSET", attrs=p)
+
+
 CONTRACTIONS = (
     rule("matmul-over-add-right", plus(a @ b, a @ c),     a @ plus(b, c),
          [rank_at_least(b, 2), rank_at_least(c, 2)],
@@ -84,8 +91,9 @@ CONTRACTIONS = (
          [rank_at_least(a, 2), rank_at_least(b, 2)],
          schema=SIGNED),
     rule("conv-over-add-weights",
-         ops.conv(x, w, attrs=p) + ops.conv(x, y, attrs=p), ops.conv(x, w + y, attrs=p),
-         [same_shape(w, y)]),
+         _conv(x, w, q) + _conv(x, y, k),
+         _conv(x, w + ops.pad(y, pads=zeros_around(k, q, d), mode="constant"), q),
+         [lies_within(y, w, k, q, d)]),
     rule("conv-over-add-inputs",
          ops.conv(x, w, attrs=p) + ops.conv(y, w, attrs=p), ops.conv(x + y, w, attrs=p),
          [same_shape(x, y)]),

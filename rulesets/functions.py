@@ -129,6 +129,15 @@ def counted(x: Shape, axes: AttrValue) -> AttrValue:
 
 
 @_function
+def zeros_around(inner: AttrValue, outer: AttrValue, dilations: AttrValue) -> AttrValue:
+    """The pads of a kernel that make up for pads `inner` of a convolution instead of `outer`."""
+    steps = _ints(dilations)
+    wider = zip(_ints(outer), _ints(inner), steps * 2, strict=True)
+    margins = tuple((o - i) // d for o, i, d in wider)
+    return (0, 0, *margins[: len(steps)], 0, 0, *margins[len(steps) :])
+
+
+@_function
 def doubled(count: AttrValue) -> AttrValue:
     """Twice an integer."""
     return 2 * _int(count)

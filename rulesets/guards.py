@@ -214,6 +214,19 @@ def different(a: AttrValue, b: AttrValue) -> bool:
     return a != b
 
 
+@_guard(Form.TYPE, 5)
+def lies_within(
+    v: Shape, w: Shape, inner: AttrValue, outer: AttrValue, dilations: AttrValue
+) -> bool:
+    """With zeros around it, kernel `v` under pads `inner` is one like `w` under pads `outer`."""
+    steps = _ints(dilations)
+    wider = [o - i for o, i in zip(_ints(outer), _ints(inner), strict=True)]
+    if v[:2] != w[:2] or any(e < 0 or e % d for e, d in zip(wider, steps * 2, strict=True)):
+        return False
+    sides = zip(v[2:], wider[: len(steps)], wider[len(steps) :], steps, strict=True)
+    return w[2:] == tuple(n + (before + after) // d for n, before, after, d in sides)
+
+
 @_guard(Form.TYPE, 1)
 def identity_perm(perm: AttrValue) -> bool:
     """The permutation leaves every axis where it is."""

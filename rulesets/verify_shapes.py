@@ -149,9 +149,10 @@ def _conv(s: Shapes, _wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
         s.operands |= {key: x, f"{key} w": w}
     x, w = s.operands[key], s.operands[f"{key} w"]
     rank = len(x) - 2
-    if not s.alike and rng.random() < 0.5:
+    if not s.alike and rng.random() < 0.7:
         spatial = (1,) * rank if rng.random() < 0.7 else s.flattened(x[2:])
-        x, w = ((*x[:2], *spatial), w) if rng.random() < 0.6 else (x, s.flattened(w))
+        kernel = (*w[:2], *(1,) * rank) if rng.random() < 0.7 else s.flattened(w)
+        x, w = ((*x[:2], *spatial), w) if rng.random() < 0.5 else (x, kernel)
     return [x, w, w[:1]]
 
 

@@ -223,7 +223,7 @@ class _Build:
                 free = True
             else:
                 given[name] = self.c.argument(term)
-        if p.rest is not None and not free:
+        if p.rest is not None and p.rest.name in self.c.attributes:
             given = {**self.c.attributes[p.rest.name], **given}
         if free and self.binding:
             given = {**self._chosen(p, types, given), **given}

@@ -142,7 +142,8 @@ class _Draw:
             rank = int(self.rng.integers(1, 3))
             return (self._dim(), int(self.rng.integers(1, 3)), *(3 for _ in range(rank)))
         if index == 1:
-            return (int(self.rng.integers(1, 4)), shapes[0][1], *(2 for _ in shapes[0][2:]))
+            kernel = (int(self.rng.integers(1, 3)) for _ in shapes[0][2:])
+            return (int(self.rng.integers(1, 4)), shapes[0][1], *kernel)
         return (shapes[1][0],)
 
     def _near_base(self) -> Dims:
@@ -243,6 +244,10 @@ def _window_pads(rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
     return tuple(int(rng.integers(0, 2)) for _ in range(2 * (len(shapes[0]) - 2)))
 
 
+def _dilations(rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
+    return tuple(int(rng.integers(1, 3)) for _ in shapes[0][2:])
+
+
 def _kernel(_rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
     return tuple(2 for _ in shapes[0][2:])
 
@@ -278,6 +283,7 @@ SAMPLES: dict[tuple[str, str], Sample] = {
     ("Concat", "axis"): _axis,
     ("Gather", "axis"): _axis,
     ("Conv", "pads"): _window_pads,
+    ("Conv", "dilations"): _dilations,
     ("MaxPool", "kernel_shape"): _kernel,
     ("AveragePool", "kernel_shape"): _kernel,
     ("MaxPool", "pads"): _window_pads,

@@ -15,6 +15,8 @@ from egraph_fusion.rulesets.pattern import Apply, tensor_names
 from egraph_fusion.rulesets.strategies import Environment
 from egraph_fusion.rulesets.verification import CHECKS
 from egraph_fusion.rulesets.verify_check import tried
+from egraph_fusion.rulesets.verify_settings import settings_of
+from egraph_fusion.rulesets.verify_terms import Step
 
 a, b, c = rulesets.tensors("a b c")
 axes = rulesets.attrs("axes")[0]
@@ -103,6 +105,18 @@ def test_environments_hold_scalars_and_empty_tensors() -> None:
     assert () in shapes
     assert any(0 in s for s in shapes)
     assert any(len(s) == 4 for s in shapes)
+
+
+def test_the_rest_of_the_attributes_is_one_value_wherever_a_rule_names_it() -> None:
+    (x, w, v), (first, second, rest) = rulesets.tensors("x w v"), rulesets.attrs("first second p")
+    left = ops.conv(x, w, pads=first, attrs=rest) + ops.conv(x, v, pads=second, attrs=rest)
+    seen: set[bool] = set()
+    for found in settings_of(rulesets.rule("r", left, left)):
+        one, other, _ = [s.attrs for s in found.left.steps if isinstance(s, Step)]
+        names = set(one) - {"pads"}
+        assert {n: one[n] for n in names} == {n: other[n] for n in names}
+        seen.add(one["pads"] == other["pads"])
+    assert seen == {True, False}
 
 
 def test_a_rule_without_environments_is_refused() -> None:
