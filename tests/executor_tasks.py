@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from egraph_fusion.convert.batch.one_model import convert
+from egraph_fusion.convert.batch.file_states import FileState
 from egraph_fusion.errors import EgraphFusionError
 
 Request = Mapping[str, Any]
@@ -94,20 +94,13 @@ def print_much(_request: Request, _stage: Report) -> dict[str, Any]:
     return {"read": sys.stdin.read()}
 
 
-def convert_or_crash(request: Request, stage: Report) -> dict[str, Any]:
-    """Convert a model, but crash at, hang on, or trip over one whose name says so."""
-    name = Path(request["file"]).name
-    if "crash" in name:
-        stage("optimise")
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if "hang" in name:
-        stage("optimise")
-        time.sleep(600)
-    if "bug" in name:
-        raise KeyError(name)
-    if "slow" in name:
-        time.sleep(float(os.environ.get("SLOW_SECONDS", "1")))
-    return convert(request, stage)
+def copy(request: Request, stage: Report) -> dict[str, Any]:
+    """Stand for a conversion that costs nothing: the output is the input."""
+    source, folder = FileState.of(request["file"]), Path(request["folder"])
+    stage("load", inputs=[source.to_dict()])
+    (folder / request["name"]).write_bytes(Path(request["file"]).read_bytes())
+    output = FileState.of(folder / request["name"])
+    return {"report": {}, "outputs": [output.to_dict()], "details": None}
 
 
 def kill_dask_worker(request: Request, _stage: Report) -> dict[str, Any]:
