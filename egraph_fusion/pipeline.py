@@ -8,31 +8,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from egraph_fusion.arguments import checked
 from egraph_fusion.codegen.cache import digest
 from egraph_fusion.codegen.schedule import TargetInfo
-from egraph_fusion.errors import CompileError, EgraphFusionError
+from egraph_fusion.errors import CompileError, EgraphFusionError, ModelError
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend import save as save_model
 from egraph_fusion.frontend.bodies import load_body
 from egraph_fusion.frontend.expansion import expand
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.frontend.input_values import fix_input_values, value_inputs
-from egraph_fusion.frontend.source import ModelSource, Source
+from egraph_fusion.frontend.source import ModelSource, Source, graph_of
 from egraph_fusion.fusion.dnnfusion import estimated_profit, plan_dnnfusion
 from egraph_fusion.fusion.elimination import without_copies
 from egraph_fusion.fusion.extended import plan_extended
+from egraph_fusion.fusion.nominal import at_nominal_sizes, for_symbols
 from egraph_fusion.fusion.plan import Block, Plan
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.optimizer import optimize
 from egraph_fusion.output_files import write_text
 from egraph_fusion.runtime.assemble import Assembly, assemble, likely_layouts, ports, refusal
+from egraph_fusion.runtime.execution import Native
 from egraph_fusion.runtime.feeds import Extents, Request, fixed_extents
 from egraph_fusion.runtime.loading import load_compiled
 from egraph_fusion.runtime.machine import release_memory
 from egraph_fusion.runtime.program import Program
 from egraph_fusion.runtime.program_cache import default_cache, program_key
-from egraph_fusion.runtime.session import Native, Session
+from egraph_fusion.runtime.session import Session
 from egraph_fusion.runtime.targets import TARGETS, load_native
 
 __all__ = [
@@ -118,8 +121,11 @@ def target_info(options: Options) -> TargetInfo:
 def plan_for(graph: Graph, target: TargetInfo) -> Plan:
     """Plan with the extended planner; blocks the code generator refuses are planned again.
 
-    Then layout operators are eliminated.
+    Then layout operators are eliminated.  Sizes that are symbols are planned at nominal ones.
     """
+    sized = at_nominal_sizes(graph)
+    if sized is not graph:
+        return for_symbols(plan_for(sized, target), graph)
     found = plan_extended(graph)
     layouts = likely_layouts(graph)
 
@@ -145,10 +151,7 @@ def _through(value: Any, options: Options, stages: Sequence[Stage] = PIPELINE) -
     return value
 
 
-def _graph(source: Source) -> Graph:
-    return source if isinstance(source, Graph) else load(source)
-
-
+@checked(EgraphFusionError)
 def plan(
     graph: Source, planner: str = "extended", profile: Callable[..., bool] | None = None
 ) -> Plan:
@@ -158,7 +161,7 @@ def plan(
     without it the plan comes from the stated cost model alone.  Raises EgraphFusionError for an
     unknown planner.
     """
-    g = _graph(graph)
+    g = graph_of(graph)
     if planner == "dnnfusion":
         return plan_dnnfusion(g, profile or estimated_profit)
     if planner == "extended":
@@ -166,6 +169,7 @@ def plan(
     raise EgraphFusionError(f"planner is 'extended' or 'dnnfusion', not {planner!r}")
 
 
+@checked(CompileError, least={"threads": 1})
 def compile(
     source: Source,
     target: str = "c",
@@ -274,6 +278,7 @@ def specialized(graph: Graph, request: Request) -> Graph:
     return expand(fix_input_values(fixed, request.values), request.values)
 
 
+@checked(CompileError)
 def emit_c(source: Source, folder: str | Path, march: str | None = None) -> list[Path]:
     """Write the C sources of a model with static shapes into `folder` and return their paths."""
     return write_sources(compile(source, march=march), folder)
@@ -287,8 +292,8 @@ def write_sources(session: Session, folder: str | Path) -> list[Path]:
     root = Path(folder)
     try:
         root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CompileError(f"{root} cannot be made a folder: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise CompileError(f"{root} cannot be made a folder: {error}") from error
     written: list[Path] = []
     for number, program in enumerate(session.programs):
         suffix = "cl" if program.target == "opencl" else "c"
@@ -299,6 +304,7 @@ def write_sources(session: Session, folder: str | Path) -> list[Path]:
     return written
 
 
+@checked(ModelError, least={"opset": 1})
 def save(
     graph: Graph, path: str | Path, functions: Plan | None = None, opset: int | None = None
 ) -> None:

@@ -20,7 +20,7 @@ LINKS = ("codegen", "extract", "rulesets")
 # layer or above; a module belongs to the unit with the longest matching name.
 LAYERS = (
     ("errors", "version"),
-    ("output_files",),
+    ("arguments", "output_files"),
     ("ir",),
     ("frontend", "egraph.snapshot", "example_models"),
     ("rulesets", "extract", "fusion"),

@@ -6,25 +6,25 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from egraph_fusion import pipeline
+from egraph_fusion.arguments import checked
 from egraph_fusion.convert.bench import BenchResult, measure
 from egraph_fusion.convert.check import compare, reference_runner, require
-from egraph_fusion.errors import ModelError, RunError
-from egraph_fusion.frontend import export, load
+from egraph_fusion.errors import EgraphFusionError, ModelError, RunError
+from egraph_fusion.frontend import export
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.frontend.inputs import example_inputs
+from egraph_fusion.frontend.source import Source, graph_of
 from egraph_fusion.fusion.plan import Plan
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.output_files import output_path, write_file
-from egraph_fusion.runtime.session import ProfileStep, Session
-
-if TYPE_CHECKING:
-    import onnx
+from egraph_fusion.runtime.execution import ProfileStep
+from egraph_fusion.runtime.session import Session
 
 Shapes = Mapping[str, tuple[int, ...]] | None
 
@@ -94,8 +94,9 @@ def profile_model(model: str, threads: int | None = None) -> list[ProfileStep]:
     return session.profile(_feeds(model, session, None))
 
 
+@checked(EgraphFusionError, least={"threads": 1, "rounds": 1})
 def bench(
-    model: str | Path | onnx.ModelProto | Graph,
+    model: Source,
     against: str | None = None,
     threads: int | None = None,
     rounds: int = 15,
@@ -121,8 +122,8 @@ def open_session(
     return pipeline.compile(model, target, threads, shapes=shapes)
 
 
-def _loaded(model: str | Path | onnx.ModelProto | Graph, shapes: Shapes) -> Graph:
-    graph = model if isinstance(model, Graph) else load(model)
+def _loaded(model: Source, shapes: Shapes) -> Graph:
+    graph = graph_of(model)
     return fix_input_shapes(graph, shapes) if shapes else graph
 
 

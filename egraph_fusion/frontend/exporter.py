@@ -14,6 +14,7 @@ from egraph_fusion.frontend.inference import dtype_complaint, schema_of
 from egraph_fusion.frontend.scopes import captures, mentioned, rename_captures, subgraphs
 from egraph_fusion.frontend.skeleton import default_domain
 from egraph_fusion.frontend.types import ELEMENT_CODES
+from egraph_fusion.frontend.versions import NEWEST_OPSET
 from egraph_fusion.frontend.writers import CannotWriteError, Target, written
 from egraph_fusion.ir.graph import Array, Constant, Graph, Node
 from egraph_fusion.ir.tensors import DType
@@ -50,6 +51,8 @@ class Exporter:
     """Writes one graph; `store` turns constants into (inline or external) tensors."""
 
     def __init__(self, graph: Graph, opset: int | None, store: Store) -> None:
+        if opset is not None and not 1 <= opset <= NEWEST_OPSET:
+            raise ModelError(f"opset {opset} cannot be written; expected 1 to {NEWEST_OPSET}")
         self.graph = graph
         self.store = store
         self.header = onnx.ModelProto.FromString(graph.header)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import onnx
 from google.protobuf.message import Error as ProtobufError
 
+from egraph_fusion.arguments import checked
 from egraph_fusion.errors import EgraphFusionError, ModelError
 from egraph_fusion.frontend import (
     opsets,
@@ -61,6 +62,7 @@ _UNREADABLE = (
 )
 
 
+@checked(ModelError)
 def load(source: str | Path | onnx.ModelProto, values: Mapping[str, Array] | None = None) -> Graph:
     """Read an ONNX model into a graph.
 

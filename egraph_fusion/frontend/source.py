@@ -16,6 +16,11 @@ from egraph_fusion.ir.graph import Graph
 Source = str | Path | onnx.ModelProto | Graph
 
 
+def graph_of(source: Source) -> Graph:
+    """Return the graph that a caller named; ModelError as `load`."""
+    return source if isinstance(source, Graph) else load(source)
+
+
 class ModelSource:
     """What a caller named, with some of its input shapes fixed."""
 
@@ -47,7 +52,7 @@ class ModelSource:
         return graph
 
     def _read(self) -> Graph:
-        graph = self._given if isinstance(self._given, Graph) else load(self._given)
+        graph = graph_of(self._given)
         return fix_input_shapes(graph, self._shapes) if self._shapes else graph
 
     def _file_fingerprint(self) -> str | None:
@@ -55,5 +60,5 @@ class ModelSource:
             return None
         try:
             return file_fingerprint(Path(self._given))
-        except OSError:
+        except (OSError, ValueError):
             return None  # reading it says what is wrong

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from egraph_fusion.arguments import checked
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.fusion.mapping import join
 from egraph_fusion.fusion.views import View
@@ -90,6 +91,7 @@ class Plan:
                 return n
         raise PlanError(f"no node is called {name!r} and none produces a value of that name")
 
+    @checked(PlanError)
     def why_not(self, a: str | Node, b: str | Node) -> str:
         """Say why two nodes (or the nodes of two names) are in different blocks."""
         first, second = (self.find(x) if isinstance(x, str) else x for x in (a, b))

@@ -96,8 +96,8 @@ def read(path: Path) -> tuple[Ports, dict[tuple[tuple[int, ...], ...], Program]]
         with path.open("rb") as file:
             head, start = _header(path, file)
             size = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise CompileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise CompileError(f"cannot read {str(path)!r}: {error}") from error
     mapped = np.memmap(path, np.uint8, mode="r")
 
     def section(number: int) -> NDArray[np.uint8]:

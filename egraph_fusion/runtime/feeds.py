@@ -43,6 +43,12 @@ def accept(ports: Sequence[Port], feeds: Mapping[str, Any]) -> list[Array]:
     Raises RunError for a missing or unknown input, a wrong dtype or shape.
     """
     known = {p.name for p in ports}
+    if not isinstance(cast(object, feeds), Mapping):
+        wanted = ", ".join(f"{p.name!r}: {p.type}" for p in ports)
+        raise RunError(
+            f"the inputs are given as a {type(feeds).__name__}; expected a dict of arrays by name: "
+            f"{{{wanted}}}"
+        )
     unknown = [n for n in feeds if n not in known]
     if unknown:
         raise RunError(f"no input is called {unknown[0]!r}; the inputs are {sorted(known)}")
@@ -71,12 +77,23 @@ def fixed_extents(ports: Sequence[Port]) -> Extents | None:
 def _accept_one(port: Port, value: Any, bound: dict[str, tuple[int, str]]) -> Array:
     if value is None and port.default is None:
         raise RunError(f"input {port.name!r} ({port.type}) is missing")
-    array = np.asarray(port.default if value is None else value)
+    try:
+        array = np.asarray(port.default if value is None else value)
+    except Exception as error:  # whatever the value's own conversion raises
+        raise RunError(
+            f"input {port.name!r}: expected {port.type}, got a {type(value).__name__} that is no "
+            f"array: {error}"
+        ) from error
     if DType.of(array.dtype) is not port.type.dtype:
         raise RunError(f"input {port.name!r}: expected {port.type}, got dtype {array.dtype}")
     if port.type.shape is not None:
         _check_shape(port, port.type.shape, array.shape, bound)
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return array if _is_plain(array) else np.array(array, port.type.dtype.numpy, order="C")
+
+
+def _is_plain(array: Array) -> bool:
+    """Whether a kernel can read it: in order, aligned, in this machine's order of bytes."""
+    return array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
 
 
 def is_tensor(port: Port) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from egraph_fusion.arguments import checked
+from egraph_fusion.errors import CompileError
 from egraph_fusion.runtime.container import read
 from egraph_fusion.runtime.session import Session
 from egraph_fusion.runtime.targets import load_native
 
 
+@checked(CompileError, least={"threads": 1})
 def load_compiled(path: str | Path, threads: int | None = None) -> Session:
     """Load a `.efz` file; needs neither compiler nor optimiser.
 

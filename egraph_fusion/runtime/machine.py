@@ -36,6 +36,8 @@ def macros(march: str | None) -> frozenset[str]:
 
     Raises CompileError if the compiler does not know `march`.
     """
+    if march is not None and not march.isprintable():
+        raise CompileError(f"--march {march!r} names no instruction set")
     compiler = find_compiler()
     command = [*compiler.command, *target_flags(march), "-dM", "-E", "-x", "c", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from egraph_fusion.arguments import checked, fits
 from egraph_fusion.errors import CompileError, RunError
-from egraph_fusion.ir.tensors import DType
 from egraph_fusion.runtime.control_flow import Bodies, MakeBody
+from egraph_fusion.runtime.execution import (
+    Native,
+    ProfileStep,
+    execute,
+    launches,
+    profiled,
+    results,
+)
 from egraph_fusion.runtime.feeds import (
     Extents,
     Request,
@@ -23,14 +29,10 @@ from egraph_fusion.runtime.feeds import (
     fixed_extents,
     random_array,
 )
-from egraph_fusion.runtime.program import (
-    ControlStep,
-    FallbackStep,
-    NativeStep,
-    Port,
-    Program,
-    StepRecord,
-)
+from egraph_fusion.runtime.program import Port, Program, StepRecord
+from egraph_fusion.runtime.signature import NodeArg, node_arg
+
+__all__ = ["NodeArg", "ProfileStep", "Session"]
 
 Array = NDArray[Any]
 
@@ -39,41 +41,9 @@ MAX_BOUND_PROGRAMS = 32
 """Programs compiled for values of inputs; further values run in the program for any value."""
 
 
-class Native(Protocol):
-    """The machine code of a program: what a target's loader gives the session."""
-
-    def run(
-        self, step: NativeStep, slots: Sequence[Array | None], seconds: list[float] | None
-    ) -> None:
-        """Run a native step; append the seconds of each of its blocks to `seconds` if given."""
-        ...
-
-
 # Compiles the program that a request asks for, and loads a program's native code.
 Specialize = Callable[[Request], Program]
 Load = Callable[[Program], Native]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeArg:
-    """Name, shape and ONNX type string of an input or output, as onnxruntime describes them."""
-
-    name: str
-    shape: list[int | str | None]
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileStep:
-    """One launch: its nodes, who ran it, seconds of the last runs' mean, operations and bytes."""
-
-    nodes: tuple[str, ...]
-    executor: str
-    mapping_type: str
-    seconds: float
-    flops: int
-    bytes: int
-    reason: str
 
 
 class Session:
@@ -107,11 +77,11 @@ class Session:
 
     def get_inputs(self) -> list[NodeArg]:
         """Describe the inputs, in the model's order."""
-        return [_node_arg(p) for p in self._inputs]
+        return [node_arg(p) for p in self._inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Describe the outputs, in the model's order."""
-        return [_node_arg(p) for p in self._outputs]
+        return [node_arg(p) for p in self._outputs]
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -131,12 +101,10 @@ class Session:
         arrays = accept(self._inputs, feeds)
         wanted = self._wanted(output_names)
         program = self._program(arrays)
-        slots = self._execute(program, arrays)
-        made = {i for s in program.steps if isinstance(s, NativeStep) for i in s.writes}
-        places = [program.output_slots[i] for i in wanted]
-        # What no kernel wrote may be the caller's own array, or a constant.
-        return [slots[i] if i in made else _copied(slots[i]) for i in places]
+        slots = execute(program, arrays, self._native, self._bodies)
+        return results(program, slots, wanted)
 
+    @checked(RunError, least={"runs": 1})
     def profile(self, feeds: Mapping[str, Array] | None = None, runs: int = 5) -> list[ProfileStep]:
         """Run `runs` times with clocks on and list the launches; random inputs if no `feeds`.
 
@@ -145,23 +113,22 @@ class Session:
         arrays = accept(self._inputs, feeds if feeds is not None else self.random_feeds())
         program = self._program(arrays)
         times: list[list[float]] = []
-        for _ in range(max(1, runs)):
+        for _ in range(runs):
             clocks: list[float] = []
-            self._execute(program, arrays, clocks)
+            execute(program, arrays, self._native, self._bodies, clocks)
             times.append(clocks)
-        medians = np.median(np.asarray(times).reshape(len(times), -1), axis=0)
-        records = self._launches(program)
-        return [_profile_step(r, float(s)) for r, s in zip(records, medians, strict=True)]
+        return profiled(launches(program, self._bodies), times)
 
     def steps(self, feeds: Mapping[str, Array] | None = None) -> tuple[StepRecord, ...]:
         """List the launches of one run without running."""
         arrays = accept(self._inputs, feeds if feeds is not None else self.random_feeds())
-        return self._launches(self._program(arrays))
+        return launches(self._program(arrays), self._bodies)
 
     def records(self) -> tuple[StepRecord, ...]:
         """List the launches of every program compiled so far."""
-        return tuple(r for p in self.programs for r in self._launches(p))
+        return tuple(r for p in self.programs for r in launches(p, self._bodies))
 
+    @checked(CompileError)
     def save(self, path: str | Path) -> None:
         """Write the compiled model to a `.efz` file, which is executable code.
 
@@ -190,6 +157,8 @@ class Session:
 
     def _wanted(self, names: Sequence[str] | None) -> list[int]:
         known = [p.name for p in self._outputs]
+        if names is not None and not fits(names, Sequence[Any]):
+            raise RunError(f"the outputs wanted are {names!r}; expected a list of {known}, or None")
         unknown = [n for n in names or () if n not in known]
         if unknown:
             raise RunError(f"no output is called {unknown[0]!r}; the outputs are {known}")
@@ -237,90 +206,7 @@ class Session:
                 self.adopt(request, self._specialize(request))
             return self._programs[request.key]
 
-    def _execute(
-        self,
-        program: Program,
-        arrays: Sequence[Array],
-        seconds: list[float] | None = None,
-    ) -> list[Any]:
-        slots: list[Any] = [None] * len(program.slot_types)
-        for i, constant in program.slot_constants.items():
-            slots[i] = constant
-        for i, array in zip(program.input_slots, arrays, strict=True):
-            slots[i] = array
-        for step in program.steps:
-            if isinstance(step, NativeStep):
-                _allocate(program, step, slots)
-                self._native(program).run(step, slots, seconds)
-            elif isinstance(step, ControlStep):
-                start = time.perf_counter()
-                self._bodies.run(step, slots)
-                if seconds is not None:
-                    seconds.append(time.perf_counter() - start)
-            else:
-                _run_fallback(step, slots, seconds)
-        return slots
-
-    def _launches(self, program: Program) -> tuple[StepRecord, ...]:
-        found: list[StepRecord] = []
-        for step in program.steps:
-            if isinstance(step, ControlStep):
-                found.append(self._bodies.record(step))
-            else:
-                found += step.blocks if isinstance(step, NativeStep) else (step.record,)
-        return tuple(found)
-
     def random_feeds(self) -> dict[str, Array]:
         """Return seeded inputs: normal floats, other values 0 or 1; symbolic dims are 1."""
         rng = np.random.default_rng(0)
         return {p.name: random_array(p, rng) for p in self._inputs if p.default is None}
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if hasattr(value, "__array_interface__") else value
-
-
-def _allocate(program: Program, step: NativeStep, slots: list[Any]) -> None:
-    for i in step.writes:
-        kind = program.slot_types[i]
-        assert kind is not None
-        assert kind.static_shape is not None
-        slots[i] = np.empty(kind.static_shape, kind.dtype.numpy)
-    for i in step.reads:
-        if slots[i].ndim and not slots[i].flags.c_contiguous:
-            slots[i] = np.ascontiguousarray(slots[i])
-
-
-def _run_fallback(step: FallbackStep, slots: list[Any], seconds: list[float] | None) -> None:
-    # Brings onnx with it, which most compiled models run without.
-    from egraph_fusion.runtime import fallback
-
-    start = time.perf_counter()
-    feeds = {name: slots[i] for name, i in step.feeds}
-    results = fallback.run(step.model, feeds, step.record.nodes[0])
-    for i, value in zip(step.writes, results, strict=True):
-        slots[i] = value
-    if seconds is not None:
-        seconds.append(time.perf_counter() - start)
-
-
-def _node_arg(port: Port) -> NodeArg:
-    shape = port.type.shape
-    dims: list[int | str | None] = [d if isinstance(d, int) else str(d) for d in shape or ()]
-    dtype = port.type.dtype
-    return NodeArg(port.name, dims, f"tensor({_ONNX_NAMES.get(dtype, dtype.value)})")
-
-
-_ONNX_NAMES = {DType.FLOAT32: "float", DType.FLOAT64: "double"}
-
-
-def _profile_step(record: StepRecord, seconds: float) -> ProfileStep:
-    return ProfileStep(
-        record.nodes,
-        record.executor,
-        record.mapping_type,
-        seconds,
-        record.flops,
-        record.bytes,
-        record.reason,
-    )

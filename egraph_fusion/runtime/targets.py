@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from egraph_fusion.codegen import build
 from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.runtime import c_target, machine, opencl_target
+from egraph_fusion.runtime.execution import Native
 from egraph_fusion.runtime.program import Program
-from egraph_fusion.runtime.session import Native
 
 if TYPE_CHECKING:
     from egraph_fusion.runtime.assemble import Assembly
