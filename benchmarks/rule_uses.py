@@ -77,19 +77,18 @@ def uses_in(graph: Graph) -> Uses | None:
         rules = [*rulesets.STRUCTURAL, *map(rulesets.find, names)]
         return costs(optimize(graph, rules, time_limit=SECONDS).report) <= costs(report)
 
-    return {
-        "made": made,
-        "needed": sorted(smallest([*made, *(n for n in ours if n not in made)], reaches)),
-    }
+    others = [n for n in ours if n not in made]
+    return {"made": made, "needed": sorted(smallest(list(made), others, reaches))}
 
 
-def smallest(names: Sequence[str], reaches: Reaches) -> list[str]:
-    """Return a subset of `names` that reaches the result and of which none can be dropped.
+def smallest(likely: list[str], others: list[str], reaches: Reaches) -> list[str]:
+    """Return a subset of rules that reaches the result and of which none can be dropped.
 
-    Earlier names are kept rather than later ones.  None are kept if all together do not reach it.
+    It is looked for among `likely` ones first.  None are kept if all together do not reach it.
     """
-    if reaches([]) or not reaches(names):
+    if reaches([]):
         return []
+    names = likely if likely and reaches(likely) else [*likely, *others]
     kept = _explained([], names, reaches)
     for name in reversed(kept):  # with fewer rules, budgets reach further: look once more
         rest = [n for n in kept if n != name]
@@ -100,7 +99,7 @@ def smallest(names: Sequence[str], reaches: Reaches) -> list[str]:
 
 def _explained(given: list[str], names: Sequence[str], reaches: Reaches) -> list[str]:
     """Return the part of `names` that is needed beside `given`, by halves (QuickXplain)."""
-    if len(names) == 1:
+    if len(names) <= 1:
         return list(names)
     first, second = names[: len(names) // 2], names[len(names) // 2 :]
     later = [] if reaches([*given, *first]) else _explained([*given, *first], second, reaches)
