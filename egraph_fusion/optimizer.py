@@ -22,6 +22,7 @@ from egraph_fusion.frontend import expressible
 from egraph_fusion.ir.graph import Graph, Node, frozen_attrs
 from egraph_fusion.ir.tensors import TensorType
 from egraph_fusion.rulesets import default_rules, select
+from egraph_fusion.rulesets.admission import admit
 from egraph_fusion.rulesets.rule import LEVELS, Rule
 
 
@@ -93,18 +94,21 @@ def optimize(
     node_limit: int = 100_000,
     iter_limit: int = 12,
     allowed: Allowed | None = None,
+    verify: bool = True,
 ) -> Optimized:
     """Return a graph of the same meaning with fewer FLOPs (never more FLOPs or nodes).
 
     `rules` are rules or their names, or the path of a Python file that defines some; None means
     all of ours.  `without` leaves rules out by name.  `numerics` is the level of rules admitted.
     `allowed` refuses new nodes, given operator, types and attributes; by default those that the
-    graph's opset cannot express.  Raises OptimizeError for unknown options and RuleError for
-    unusable rules.
+    graph's opset cannot express.  With `verify`, rules that are not ours are tried before use.
+    Raises OptimizeError for unknown options and RuleError for unusable or wrong rules.
     """
     _check_options(numerics, extractor, cost)
     writable = allowed or expressible_in(graph)
     used = select(default_rules() if rules is None else rules, without)
+    if verify and rules is not None:
+        admit(used)
     clock = _Clock()
     result = saturate(graph, used, numerics, Limits(node_limit, iter_limit, time_limit))
     clock.stop("saturate")

@@ -1,14 +1,14 @@
-"""Rules from a user's Python file, read within a time limit; errors name the file and line."""
+"""Rules from a user's Python file, read by a process of its own; errors name the file and line."""
 
 from __future__ import annotations
 
-import runpy
+import os
+import pickle
 import signal
-import threading
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any, cast
 
 from egraph_fusion.errors import RuleError
@@ -16,24 +16,22 @@ from egraph_fusion.rulesets.rule import Rule
 
 LIMIT = 20.0
 """Seconds that a rule file may run."""
-
-
-class _TooSlowError(Exception):
-    """The time limit of a rule file is over."""
+GRACE = 5.0
+"""Seconds after that in which the process may say where it was, before it is killed."""
 
 
 def rules_in_file(path: Path, time_limit: float | None = LIMIT) -> tuple[Rule, ...]:
     """Return the rules that a Python file defines at its top level, alone or in sequences.
 
-    Raises RuleError, naming the file and line, for a file that cannot be read, raises, defines no
-    rule or two of one name, or runs for more than `time_limit` seconds (which is only enforced in
-    the main thread).
+    The file runs in a process of its own, so that it can neither hang nor end this one, nor change
+    it.  Raises RuleError, naming the file and line, for a file that cannot be read, raises, defines
+    no rule or two of one name, takes too much memory or runs for more than `time_limit` seconds.
     """
     if not path.is_file():
         raise RuleError(f"cannot read rules from {path}: there is no such file")
-    namespace = _executed(path, time_limit)
+    values = _values(path, time_limit)
     found: dict[str, Rule] = {}
-    for r in _rules(namespace.values()):
+    for r in _rules(values):
         if found.setdefault(r.name, r) != r:
             raise RuleError(f"{path} defines two rules called {r.name!r}")
     if not found:
@@ -48,48 +46,40 @@ def _rules(values: Iterable[object]) -> Iterator[Rule]:
         yield from (m for m in members if isinstance(m, Rule))
 
 
-def _executed(path: Path, time_limit: float | None) -> dict[str, Any]:
+def _values(path: Path, time_limit: float | None) -> list[object]:
+    reply = _answered(path, time_limit)
+    if "error" in reply:
+        raise RuleError(reply["error"])
+    return cast("list[object]", reply["values"])
+
+
+def _answered(path: Path, time_limit: float | None) -> dict[str, Any]:
+    """Run the file in a child, in a group with whatever that starts, and return its answer."""
+    limit = "" if time_limit is None else repr(time_limit)
+    command = [sys.executable, "-m", "egraph_fusion.rulesets.rule_file_reader", str(path), limit]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
+        start_new_session=True,
+    ) as child:
+        try:
+            wait = None if time_limit is None else time_limit + GRACE
+            out, _ = child.communicate(timeout=wait)
+        except subprocess.TimeoutExpired:
+            raise RuleError(f"{path}: still running after {time_limit:g} s") from None
+        finally:
+            _end(child)
+    if not out:
+        raise RuleError(f"{path}: the process that ran it ended with exit code {child.returncode}")
+    reply: dict[str, Any] = pickle.loads(out)  # the file's own values, no more to trust than it is
+    return reply
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End the child and whatever it started."""
     try:
-        with _limited(time_limit):
-            return runpy.run_path(str(path))
-    except _TooSlowError as e:
-        raise RuleError(f"{_place(path, e)}: still running after {time_limit:g} s") from None
-    except SyntaxError as e:
-        raise RuleError(f"{path}:{e.lineno}: {e.msg}") from e
-    except (Exception, SystemExit) as e:  # whatever the file does is the file's error
-        raise RuleError(f"{_place(path, e)}: {type(e).__name__}: {e}") from e
-
-
-def _place(path: Path, error: BaseException) -> str:
-    """Return the file and the line of it that the error came from."""
-    lines = [t.tb_lineno for t in _chain(error.__traceback__) if _is_in(t, path)]
-    return f"{path}:{lines[-1]}" if lines else str(path)
-
-
-def _chain(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
-
-
-def _is_in(traceback: TracebackType, path: Path) -> bool:
-    return traceback.tb_frame.f_code.co_filename == str(path)
-
-
-@contextmanager
-def _limited(seconds: float | None) -> Generator[None]:
-    """Raise _TooSlowError in the body after some seconds."""
-    if seconds is None or threading.current_thread() is not threading.main_thread():
-        yield
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
         return
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise _TooSlowError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
