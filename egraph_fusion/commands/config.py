@@ -13,6 +13,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from egraph_fusion.commands.options import Debug, Json
+
 NAME = "egraph_fusion"
 PROJECT = "pyproject.toml"
 
@@ -26,16 +28,19 @@ def configure(
             "pyproject.toml."
         ),
     ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """Take defaults of options from a file."""
+    """Take defaults of options from a file, and options of every command from before its name."""
     path = config or _nearest_project(Path.cwd())
-    if path is None:
-        return
     try:
-        table = _table(path, explicit=config is not None)
+        table = {} if path is None else _table(path, explicit=config is not None)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}") from error
-    context.default_map = _defaults(table, context.command, str(path))
+    defaults = _defaults(table, context.command, str(path))
+    given = {k for k, wanted in (("json", as_json), ("debug", debug)) if wanted}
+    _switch_on(given, defaults, context.command)
+    context.default_map = defaults
 
 
 def _nearest_project(folder: Path) -> Path | None:
@@ -75,6 +80,16 @@ def _defaults(table: Mapping[str, Any], group: Any, where: str) -> dict[str, Any
             merged = {**_known_to(command, everywhere), **own}
             found[name] = {options[k]: v for k, v in merged.items()}
     return found
+
+
+def _switch_on(given: set[str], defaults: dict[str, Any], group: Any) -> None:
+    """Let the switches `given` hold for every command that has them."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            _switch_on(given, defaults[name], command)
+        else:
+            options = _options(command)
+            defaults[name] |= {options[k]: True for k in given if k in options}
 
 
 def _known_to(command: Any, values: Mapping[str, Any]) -> dict[str, Any]:
