@@ -282,6 +282,12 @@ def rules_table(rules: Sequence[Rule]) -> RenderableType:
     return table(f"{len(rows)} rules", ("family", "name", "formula", "level"), rows)
 
 
+def rule_data(rule: Rule) -> dict[str, Any]:
+    """Return one rule's fields as plain data, its witness among them."""
+    return {**rules_data([rule])[0], "witness": rule.witness}
+
+
 def rule_text(rule: Rule) -> str:
-    """Return one rule, a field a line."""
-    return "\n".join(f"{k}: {v}" for k, v in rules_data([rule])[0].items())
+    """Return one rule, a field a line, then its witness."""
+    fields = [f"{k}: {v}" for k, v in rules_data([rule])[0].items()]
+    return "\n".join([*fields, *(["witness:", rule.witness.rstrip()] if rule.witness else [])])

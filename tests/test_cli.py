@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from small_models import cli, dense, dense_inputs, saved, with_opaque
 from typer.testing import CliRunner, Result
@@ -214,6 +215,12 @@ def test_rules_are_listed() -> None:
 @pytest.mark.parametrize("name", [rulesets.ALL[0].name, rulesets.STRUCTURAL[0].name])
 def test_a_rule_is_shown(name: str) -> None:
     assert data_of("rules", "show", name)["name"] == name
+
+
+def test_a_rule_is_shown_with_its_witness() -> None:
+    witness = data_of("rules", "show", "exp-product")["witness"]
+    assert onnx.parser.parse_model(witness).graph.node
+    assert witness.strip() in run("rules", "show", "exp-product").stdout
 
 
 def test_an_unknown_rule_brings_names_like_it() -> None:

@@ -27,12 +27,12 @@ def rules_show(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show one rule: both sides, guards, level, source."""
+    """Show one rule: both sides, guards, level, source, and a graph that costs more without it."""
     from egraph_fusion import rulesets
 
     with errors(debug):
         found = rulesets.find(name)
-        emit(as_json, terminal.rules_data([found])[0], terminal.rule_text(found))
+        emit(as_json, terminal.rule_data(found), terminal.rule_text(found))
 
 
 def rules_verify(
