@@ -58,7 +58,11 @@ def command_lines(name: str, command: Any) -> Iterator[str]:
 def cli_page() -> str:
     """The page of all commands."""
     found = commands(get_command(app), "egraph-fusion")
-    lines = [CLI_HEAD, "`--debug` (show the traceback of an error) and, where a command has it, `--json` may also stand\nbefore the command's name."]
+    shared = (
+        "`--debug` (show the traceback of an error) and, where a command has it, `--json` may\n"
+        "also stand before the command's name."
+    )
+    lines = [CLI_HEAD, shared]
     return "\n".join([*lines, *(line for n, c in found for line in command_lines(n, c))]) + "\n"
 
 

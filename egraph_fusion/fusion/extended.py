@@ -112,5 +112,5 @@ class _Extended:
         for n in self.grouping.nodes(a):
             for reader in readers:
                 if set(n.outputs) & set(reader.reads):
-                    pair = (n.outputs[0], next(o for o in reader.outputs if o))
+                    pair = (next(filter(None, n.outputs)), next(filter(None, reader.outputs)))
                     self.reasons[pair] = reason

@@ -76,6 +76,12 @@ class Plan:
         return sum(self.graph.types[o].nbytes or 0 for o in kept)
 
     @cached_property
+    def unsized(self) -> tuple[str, ...]:
+        """Values between nodes whose bytes are unknown, which the sums above leave out."""
+        made = (o for n in self.graph.nodes for o in n.outputs if o and o not in self.graph.outputs)
+        return tuple(o for o in made if self.graph.types[o].nbytes is None)
+
+    @cached_property
     def bases(self) -> frozenset[str]:
         """The values inside which others lie."""
         return frozenset(view.base for view in self.views.values())
@@ -95,21 +101,41 @@ class Plan:
     def why_not(self, a: str | Node, b: str | Node) -> str:
         """Say why two nodes (or the nodes of two names) are in different blocks."""
         first, second = (self.find(x) if isinstance(x, str) else x for x in (a, b))
-        i, j = (self.block_of[next(o for o in n.outputs if o)] for n in (first, second))
-        pair_label = f"{first.label()} and {second.label()}"
+        i, j = self._place(first), self._place(second)
+        both = f"{first.label()} and {second.label()}"
         if i == j:
-            return f"{pair_label} are in one block (block {i})"
-        for pair in (_pair(first, second), _pair(second, first)):
-            if pair in self.reasons:
-                return f"{pair_label}: {self.reasons[pair]}"
-        if not self._adjacent(i, j):
-            return f"{pair_label} are in blocks {i} and {j}, which share no value"
+            return f"{both} are in one block (block {i})"
+        for p, r in ((first, second), (second, first)):
+            if _pair(p, r) in self.reasons:
+                return f"{both}: {self.reasons[_pair(p, r)]}"
+        meetings = [*self._edges(i, j), *self._edges(j, i)]
+        for p, r in meetings:
+            if _pair(p, r) in self.reasons:
+                reason = self.reasons[_pair(p, r)]
+                return (
+                    f"{both} are in blocks {i} and {j}, which meet at {p.label()} and "
+                    f"{r.label()}: {reason}"
+                )
+        if not meetings:
+            return f"{both} are in blocks {i} and {j}, neither of which reads what the other makes"
         types = f"{self.blocks[i].mapping_type.value} and {self.blocks[j].mapping_type.value}"
-        return f"{pair_label} are in blocks {i} and {j} ({types}), not merged"
+        return (
+            f"{both} are in blocks {i} and {j} ({types}): each was formed on its own, and this "
+            "planner joins no two blocks"
+        )
 
-    def _adjacent(self, i: int, j: int) -> bool:
-        a, b = self.blocks[i], self.blocks[j]
-        return bool(set(a.outputs) & set(b.inputs) or set(b.outputs) & set(a.inputs))
+    def _place(self, n: Node) -> int:
+        place = self.block_of.get(next(filter(None, n.outputs), ""))
+        if place is None:
+            raise PlanError(f"node {n.label()} is none of this plan's")
+        return place
+
+    def _edges(self, i: int, j: int) -> list[tuple[Node, Node]]:
+        """Return the nodes of block `i` whose results nodes of block `j` read, with these."""
+        readers = self.blocks[j].nodes
+        return [
+            (p, r) for p in self.blocks[i].nodes for r in readers if set(p.outputs) & set(r.reads)
+        ]
 
     def check(self) -> None:
         """Raise PlanError unless each node is in one block and the blocks can run in order."""
@@ -144,7 +170,7 @@ class Plan:
 
 
 def _pair(a: Node, b: Node) -> tuple[str, str]:
-    return (next(o for o in a.outputs if o), next(o for o in b.outputs if o))
+    return (next(filter(None, a.outputs), ""), next(filter(None, b.outputs), ""))
 
 
 def mapping_type(graph: Graph, n: Node) -> MappingType:
