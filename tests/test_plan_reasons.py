@@ -1,4 +1,4 @@
-"""`why_not` gives the real reason between any two blocks; plans say which sizes they do not know."""
+"""`why_not` gives the real reason between two blocks; plans say which sizes they do not know."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_pair_of_neighbours_has_a_reason(planner: str) -> None:
 
 def test_a_node_of_another_graph_is_refused() -> None:
     plan = ef.plan(ef.load(dense()))
-    with pytest.raises(ef.EgraphFusionError, match="node beside .* is none of this plan's"):
+    with pytest.raises(ef.EgraphFusionError, match=r"node beside .* is none of this plan's"):
         plan.why_not(stranger(), "y")
 
 
