@@ -110,6 +110,7 @@ def _optimized(graph: Graph, options: Mapping[str, Any]) -> Optimized:
         graph,
         rules=None if options["rules"] is None else Path(options["rules"]),
         without=tuple(options["without"]),
+        verify=False,  # the batch's options were checked once, with the rules
         **{
             k: options[k]
             for k in ("numerics", "extractor", "cost", "time_limit", "node_limit", "iter_limit")

@@ -88,10 +88,11 @@ def _expect_known(numerics: str, extractor: str, cost: str) -> None:
 
 
 def _expect_rules(rules: str | None, without: Sequence[str]) -> None:
-    """Raise RuleError for a file that cannot be used, or a name that no rule has."""
+    """Raise RuleError for an unusable file, a wrong rule in it, or a name that no rule has."""
     from egraph_fusion.rulesets import default_rules, select
+    from egraph_fusion.rulesets.admission import admit
 
-    select(default_rules() if rules is None else Path(rules), without)
+    admit(select(default_rules() if rules is None else Path(rules), without))
 
 
 def limits_of(timeout: float, memory: int | str | None, jobs: int) -> Limits:
