@@ -12,16 +12,16 @@ verdict = rulesets.verify(hasty)
 print(verdict)  # two negative factors
 assert not verdict.ok
 
-# One factor must be positive; then so is the other, or there is no logarithm on the left either.
+# One factor must be positive: then so is the other, or neither side has a value.
 rule = rulesets.rule("log-product", hasty.lhs, hasty.rhs, when=[guards.positive(b)])
 verdict = rulesets.verify(rule)
 print(verdict)
 assert verdict.ok
 
-# From right to left it needs no guard, and saves a logarithm.
-shorter = rulesets.rule("log-sum", rule.rhs, rule.lhs)
+# From right to left it saves a logarithm.
+shorter = rulesets.rule("log-sum", rule.rhs, rule.lhs, when=rule.when)
 assert rulesets.verify(shorter).ok
-x, y = ef.tensor("x", (8, 16)), ef.tensor("y", (8, 16))
+x, y = ef.tensor("x", (8, 16)), ef.tensor("y", (8, 16), lo=0.5)
 found = ef.explore(ops.log(x) + ops.log(y), rules=[shorter])
 best = found.extract()
 print(best)
