@@ -58,8 +58,9 @@ class LoopScalars:
             if known in (0.5, -1.0):
                 return Call("sqrt" if known == 0.5 else "reciprocal", (x,))
             return Call("pow", (x, self.cast(dtype.value, y)))
-        wide = (self.cast("float64", x), self.cast("float64", y))
-        return Cast(dtype, Call("pow", wide))
+        wide = _power_dtype(dtype, dtype_of(y))
+        power = Call("pow", (self.cast(wide.value, x), self.cast(wide.value, y)))
+        return power if wide is dtype else Cast(dtype, power)
 
     def __getattr__(self, name: str) -> Callable[..., Expr]:
         """Return the constructor of the scalar operator `name`."""
@@ -71,6 +72,16 @@ class LoopScalars:
             return Call(spelled, operands)
 
         return build
+
+
+def _power_dtype(base: DType, exponent: DType) -> DType:
+    """Return the dtype in which an integer is raised to a power.
+
+    Integers wrap around, so the wider of two gives the narrower's result.
+    """
+    if exponent.is_float:
+        return DType.FLOAT64
+    return base if base.itemsize > exponent.itemsize else exponent
 
 
 def _product(x: Expr, count: int) -> Expr:

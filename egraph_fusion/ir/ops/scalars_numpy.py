@@ -89,9 +89,15 @@ def _relu(x: Array) -> Array:
 
 
 def _pow(a: Array, b: Array) -> Array:
-    if DType.of(a.dtype).is_integer:
+    if a.dtype.kind not in "iu":
+        return np.asarray(np.power(a, b.astype(a.dtype)))
+    if b.dtype.kind == "f":
         return np.asarray(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)
-    return np.asarray(np.power(a, b.astype(a.dtype)))
+    # Integers wrap around, so the wider of two dtypes gives the narrower's result.
+    wide = a.dtype if a.dtype.itemsize > b.dtype.itemsize else b.dtype
+    whole = np.power(a.astype(wide), np.maximum(b, 0).astype(wide)).astype(a.dtype)
+    sign = np.where(np.abs(a) == 1, np.where(b % 2 == 0, 1, a), 0)
+    return np.where(b < 0, sign, whole).astype(a.dtype)
 
 
 def _shift_left(a: Array, b: Array) -> Array:
