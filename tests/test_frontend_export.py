@@ -12,11 +12,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx.helper import make_node
+from onnx.reference import ReferenceEvaluator
 from onnx_models import info, model_of, runtime, without_payloads
 
 from egraph_fusion.errors import ModelError
 from egraph_fusion.frontend import export, expressible, load, save, saving
+from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.graph import Graph, Node, node
+from egraph_fusion.ir.tensors import DType, TensorType
 
 F = np.float32
 X = np.random.default_rng(3).standard_normal((2, 3)).astype(F)
@@ -279,3 +282,12 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     save(graph, link)
     assert link.is_symlink()
     assert onnx.load(real).graph.node[0].op_type == "Relu"
+
+
+def test_a_transposed_scalar_is_written() -> None:
+    b = GraphBuilder("scalar", opset=18)
+    b.output(b.op("Transpose", b.add_input("x", TensorType(DType.FLOAT32, ())), perm=()))
+    model = export(b.build())
+    onnx.checker.check_model(model, full_check=True)
+    (y,) = ReferenceEvaluator(model).run(None, {"x": np.float32(2.5)})
+    assert (np.shape(y), float(y)) == ((), 2.5)

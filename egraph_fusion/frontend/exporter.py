@@ -16,7 +16,7 @@ from egraph_fusion.frontend.skeleton import default_domain
 from egraph_fusion.frontend.types import ELEMENT_CODES
 from egraph_fusion.frontend.versions import NEWEST_OPSET
 from egraph_fusion.frontend.writers import CannotWriteError, Target, written
-from egraph_fusion.ir.graph import Array, Constant, Graph, Node
+from egraph_fusion.ir.graph import Array, AttrValue, Constant, Graph, Node
 from egraph_fusion.ir.tensors import DType
 
 RULES_KEY = "egraph_fusion.rules"
@@ -186,7 +186,7 @@ class Exporter:
             self.node_names.add(node.name)
         proto.input.extend(form.inputs)
         proto.output.extend(node.outputs)
-        proto.attribute.extend(make_attribute(k, v) for k, v in sorted(form.attrs.items()))
+        proto.attribute.extend(_attribute(k, v) for k, v in sorted(form.attrs.items()))
         self._check_dtypes(node, proto)
         return proto
 
@@ -207,6 +207,12 @@ class Exporter:
         if not model.ir_version or changed:
             least = find_min_ir_version_for(list(model.opset_import), ignore_unknown=True)
             model.ir_version = max(model.ir_version, least)
+
+
+def _attribute(name: str, value: AttrValue) -> onnx.AttributeProto:
+    """Return an attribute; an empty list is one of integers, the only kind that may be empty."""
+    empty = onnx.AttributeProto.INTS if value == () else None
+    return make_attribute(name, value, attr_type=empty)
 
 
 def _all_nodes(proto: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
