@@ -33,7 +33,11 @@ def rules(c: Constructor) -> list[str]:
     lines = [*_types(c), *_inherited(c, "constant"), *_inherited(c, "tame"), *_varying(c)]
     if has_interval(c):
         lines += _intervals(c)
+    else:
+        lines += _calm(c)
     if c.op in SPREADS:
+        lines += [_line(c, ["(= v (lo x0))"], ["(set (lo e) v)"], "facts", "lo")]
+        lines += [_line(c, ["(= v (hi x0))"], ["(set (hi e) v)"], "facts", "hi")]
         lines.append(_line(c, ["(= v (splat x0))"], ["(set (splat e) v)"], "facts", "splat"))
     if c.op == "Mul" and c.arity == 2:
         lines.append(
@@ -73,7 +77,19 @@ def _inherited(c: Constructor, fact: str) -> list[str]:
 def _varying(c: Constructor) -> list[str]:
     """A node varies from run to run if one of its operands does."""
     xs, _ = c.variables()
-    return [_line(c, [f"(varies {x})"], ["(varies e)"], "types", f"varies-{x}") for x in xs]
+    then = ["(varies e)", "(set (calm e) 1)"]
+    return [_line(c, [f"(varies {x})"], then, "types", f"varies-{x}") for x in xs]
+
+
+def _calm(c: Constructor) -> list[str]:
+    """A constant of unknown bounds is calm if what it is computed from is."""
+    xs, _ = c.variables()
+    all_calm = ["(constant e)", *(f"(= 1 (calm {x}))" for x in xs)]
+    wild = [["(constant e)", f"(= 0 (calm {x}))"] for x in xs]
+    return [
+        _line(c, all_calm, ["(set (calm e) 1)"], "types", "calm"),
+        *(_line(c, w, ["(set (calm e) 0)"], "types", f"wild-{i}") for i, w in enumerate(wild)),
+    ]
 
 
 def _intervals(c: Constructor) -> list[str]:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from egraph_fusion.egraph.interning import Interner, Typed
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import Interval
-from egraph_fusion.ir.tensors import TensorType
+from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.functions import FUNCTIONS
 from egraph_fusion.rulesets.guards import GUARDS
 
@@ -41,7 +43,8 @@ class Demand:
         return [f"(relation {self.want} ({self.sorts}))", *self.tables]
 
 
-def _text(values: Row) -> str:
+def row_text(values: Row) -> str:
+    """Return the columns of a row as egglog text."""
     return " ".join(_literal(v) for v in values)
 
 
@@ -89,7 +92,7 @@ def type_demand(interner: Interner, c: Constructor) -> Demand:
         if any(t.shape is None for t in found):
             return []
         key = interner.types(tuple(found))
-        return [f"(set (got-ty-{c.name} {_text(row)}) {key})"]
+        return [f"(set (got-ty-{c.name} {row_text(row)}) {key})"]
 
     sorts = " ".join(["i64"] * (c.arity + len(c.columns)))
     table = f"(function got-ty-{c.name} ({sorts}) i64 :merge old)"
@@ -105,20 +108,30 @@ def out_demand(interner: Interner) -> Demand:
         found = typed.types[output] if 0 <= output < len(typed.types) else None
         if found is None:
             return []
-        return [f"(set (got-out {_text(row)}) {interner.types((found,))})"]
+        return [f"(set (got-out {row_text(row)}) {interner.types((found,))})"]
 
     table = "(function got-out (i64 i64) i64 :merge old)"
     return Demand("out", "i64 i64", (table,), answer)
 
 
 def num_demand(interner: Interner) -> Demand:
-    """Answer with the type of a rank-0 number of some dtype."""
+    """Answer with the type of a rank-0 number of some dtype, and its value there."""
 
     def answer(row: Row) -> list[str]:
-        key = interner.types((TensorType(interner.value(row[0]), ()),))
-        return [f"(set (got-num {row[0]}) {key})"]
+        dtype: DType = interner.value(row[1])
+        key = interner.types((TensorType(dtype, ()),))
+        lines = [f"(set (got-num {row[1]}) {key})"]
+        if dtype.is_float:
+            with np.errstate(over="ignore"):
+                value = float(np.asarray(interner.value(row[0])).astype(dtype.numpy))
+            lines.append(f"(set (number {row_text(row)}) {number_text(value)})")
+        return lines
 
-    return Demand("num", "i64", ("(function got-num (i64) i64 :merge old)",), answer)
+    tables = (
+        "(function got-num (i64) i64 :merge old)",
+        "(function number (i64 i64) f64 :merge old)",
+    )
+    return Demand("num", "i64 i64", tables, answer)
 
 
 def interval_demand(interner: Interner, c: Constructor) -> Demand:
@@ -132,7 +145,7 @@ def interval_demand(interner: Interner, c: Constructor) -> Demand:
         operands = list(zip(ends[::2], ends[1::2], strict=True))
         attrs = attrs_of(interner, c, row[2 * c.arity :])
         lo, hi = bounds_of(bounds, operands, attrs)
-        key = _text(row)
+        key = row_text(row)
         return [
             f"(set (got-lo-{c.name} {key}) {number_text(lo)})",
             f"(set (got-hi-{c.name} {key}) {number_text(hi)})",
@@ -164,7 +177,7 @@ def guard_demand(interner: Interner, name: str, arity: int) -> Demand:
             holds = test(*map(interner.value, row))
         except (EgraphFusionError, IndexError, ValueError, TypeError):
             return []
-        return [f"(yes-{name} {_text(row)})"] if holds else []
+        return [f"(yes-{name} {row_text(row)})"] if holds else []
 
     sorts = " ".join(["i64"] * arity)
     return Demand(f"guard-{name}", sorts, (f"(relation yes-{name} ({sorts}))",), answer)
@@ -179,7 +192,7 @@ def function_demand(interner: Interner, name: str, arity: int) -> Demand:
             value = meaning(*map(interner.value, row))
         except (EgraphFusionError, IndexError, ValueError, TypeError, ZeroDivisionError):
             return []
-        return [f"(set (fn-{name}-{arity} {_text(row)}) {interner.attr(value)})"]
+        return [f"(set (fn-{name}-{arity} {row_text(row)}) {interner.attr(value)})"]
 
     sorts = " ".join(["i64"] * arity)
     table = f"(function fn-{name}-{arity} ({sorts}) i64 :merge old)"

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from egraph_fusion.egraph.demand import number_text
 from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import OPAQUE, Constructor, attr_ids, expressible
+from egraph_fusion.egraph.range_check import Values, is_calm
 from egraph_fusion.egraph.ranges import Facts, graph_facts
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.ops import declared
-from egraph_fusion.ir.tensors import TensorType
+from egraph_fusion.ir.tensors import DType, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,17 @@ class Term:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A graph as commands.  `values` numbers its values; bundles have numbers after those."""
+    """A graph as commands.  `values` numbers its values; bundles have numbers after those.
+
+    `kinds` says what kinds of values it holds.
+    """
 
     graph: Graph
     interner: Interner
     values: dict[str, int]
     terms: tuple[Term, ...]
     commands: tuple[str, ...]
+    kinds: Values
 
     @property
     def constructors(self) -> frozenset[Constructor]:
@@ -59,7 +64,12 @@ def load_graph(graph: Graph, assumed: Mapping[str, Facts] | None = None) -> Load
         *_opaque_facts(graph, values, terms),
         *_open(graph, values),
     ]
-    return Loaded(graph, interner, values, terms, tuple(commands))
+    known = [(v, facts[v]) for v in values]
+    kinds = Values(
+        wild=any(f.tame and not is_calm(f.interval, graph.types[v].dtype) for v, f in known),
+        half=any(graph.types[v].dtype is DType.FLOAT16 for v in values),
+    )
+    return Loaded(graph, interner, values, terms, tuple(commands), kinds)
 
 
 def _numbered(graph: Graph) -> dict[str, int]:
@@ -149,6 +159,7 @@ def _facts(graph: Graph, interner: Interner, name: str, key: int, f: Facts) -> I
         yield f"(varies {term})"
     if f.tame:
         yield f"(tame {term})"
+    yield f"(set (calm {term}) {int(is_calm(f.interval, kind.dtype))})"
     if f.nonzero:
         yield f"(nonzero {term})"
     if f.splat is not None:

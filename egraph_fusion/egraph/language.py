@@ -92,6 +92,10 @@ DECLARATIONS = """
 (relation constant (T))
 (relation varies (T))
 (relation tame (T))
+(relation steady (T))
+(function calm (T) i64 :merge (min old new))
+(function calm-largest (i64) f64 :no-merge)
+(function calm-smallest (i64) f64 :no-merge)
 (relation open (T))
 (relation nonzero (T))
 (relation pending (T T))
@@ -102,6 +106,9 @@ DECLARATIONS = """
 (ruleset asks)
 """
 
+_CONSTANT = "(constant e) (= t (ty e)) (= d (ty-dtype t))"
+_BOUNDED = f"{_CONSTANT} (= l (lo e)) (= h (hi e)) (= b (calm-largest d)) (= s (calm-smallest d))"
+
 RULES = (
     ("union", "types", "(pending e r) (= t (ty e)) (= t (ty r))", "(union e r)"),
     ("want-out", "types", "(= e (Out b i)) (= t (ty b))", "(want-out t i)"),
@@ -109,9 +116,17 @@ RULES = (
     ("constant-out", "types", "(= e (Out b i)) (constant b)", "(constant e)"),
     ("varies-out", "types", "(= e (Out b i)) (varies b)", "(varies e)"),
     ("tame-out", "types", "(= e (Out b i)) (tame b)", "(tame e)"),
-    ("want-num", "types", "(= e (Num v d))", "(want-num d) (constant e) (tame e)"),
+    ("steady", "types", "(tame e) (= 1 (calm e))", "(steady e)"),
+    ("calm-out", "types", "(= e (Out b i))", "(set (calm e) 1)"),
+    (
+        "want-num",
+        "types",
+        "(= e (Num v d))",
+        "(want-num v d) (constant e) (tame e) (set (calm e) 1)",
+    ),
     ("splat-num", "types", "(= e (Num v d))", "(set (splat e) v)"),
     ("num", "types", "(= e (Num v d)) (= t (got-num d))", "(set (ty e) t)"),
+    ("number", "types", "(= e (Num v d)) (= x (number v d))", "(set (lo e) x) (set (hi e) x)"),
     ("nonzero-above", "facts", "(= l (lo e)) (> l 0.0)", "(nonzero e)"),
     ("nonzero-below", "facts", "(= h (hi e)) (< h 0.0)", "(nonzero e)"),
     (
@@ -120,6 +135,14 @@ RULES = (
         "(= l (lo e)) (= h (hi e)) (>= l -10000.0) (<= h 10000.0)",
         "(tame e)",
     ),
+    ("calm-int", "types", f"{_CONSTANT} (dtype-in 1 d)", "(set (calm e) 1)"),
+    ("calm-uint", "types", f"{_CONSTANT} (dtype-in 2 d)", "(set (calm e) 1)"),
+    ("calm-bool", "types", f"{_CONSTANT} (dtype-in 3 d)", "(set (calm e) 1)"),
+    ("calm", "facts", f"{_BOUNDED} (>= l (- 0.0 b)) (<= h b)", "(set (calm e) 1)"),
+    ("large-above", "facts", f"{_BOUNDED} (> h b) (< h inf)", "(set (calm e) 0)"),
+    ("large-below", "facts", f"{_BOUNDED} (< l (- 0.0 b)) (> l -inf)", "(set (calm e) 0)"),
+    ("small-above", "facts", f"{_BOUNDED} (> l 0.0) (< l s)", "(set (calm e) 0)"),
+    ("small-below", "facts", f"{_BOUNDED} (< h 0.0) (> h (- 0.0 s))", "(set (calm e) 0)"),
 )
 """Name, ruleset, conditions and actions of the rules that hold for every language."""
 
@@ -127,6 +150,7 @@ FACTS = """
 (Absent)
 (constant (Absent))
 (tame (Absent))
+(set (calm (Absent)) 1)
 (set (lo (Absent)) -inf)
 (set (hi (Absent)) inf)
 """

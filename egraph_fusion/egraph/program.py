@@ -13,6 +13,7 @@ from egraph_fusion.egraph.facts import Loaded
 from egraph_fusion.egraph.language import DECLARATIONS, FACTS, RULES, Constructor, rule_line
 from egraph_fusion.egraph.rule_text import (
     RuleText,
+    checks_of,
     constructors_of,
     groups,
     indexed_operators,
@@ -113,6 +114,7 @@ def _closure(
     """Return the rules whose left sides can occur, and every constructor that can."""
     constructors = set(loaded.constructors)
     texts: dict[str, RuleText] = {}
+    seen: set[str] = set()
     grown = True
     while grown:
         grown = False
@@ -122,9 +124,12 @@ def _closure(
                 continue
             r = directed.rule
             for name, outputs in _output_counts(directed, constructors):
-                if name in texts or not constructors_of(r.lhs, outputs) <= constructors:
+                if name in seen or not constructors_of(r.lhs, outputs) <= constructors:
                     continue
-                texts[name] = rule_text(r, len(texts), outputs, loaded.interner, numerics != "real")
+                seen.add(name)
+                for checks in checks_of(r, None if numerics == "real" else loaded.kinds):
+                    n = len(texts)
+                    texts[name + checks.mark] = rule_text(r, n, outputs, loaded.interner, checks)
                 constructors |= constructors_of(r.rhs, outputs)
                 present = {c.op for c in constructors}
                 grown = True

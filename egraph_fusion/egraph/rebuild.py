@@ -14,6 +14,7 @@ from egraph_fusion.egraph.facts import Loaded, Term
 from egraph_fusion.egraph.folding import Folder, Step
 from egraph_fusion.egraph.language import OPAQUE, Constructor
 from egraph_fusion.egraph.pricing import Prices
+from egraph_fusion.egraph.range_check import ASKED
 from egraph_fusion.egraph.state import OUT, ENode, EState
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.ir.graph import Array, Constant, Graph, Node, frozen_attrs, topological
@@ -134,7 +135,7 @@ class _Rebuilder:
             inputs,
             outputs,
             frozen_attrs(attrs_of(self.loaded.interner, c, n.attrs)),
-            rules=(self.rule_names[n.made_by],) if n.made_by >= 0 else (),
+            rules=(self.rule_names[n.made_by].removesuffix(ASKED),) if n.made_by >= 0 else (),
         )
         self._add(self.position, node)
 

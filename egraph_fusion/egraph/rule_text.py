@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from egraph_fusion.egraph.demand import Demand
+from egraph_fusion.egraph.demand import Demand, number_text
 from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import Constructor
+from egraph_fusion.egraph.range_check import ASKED, Values, accumulates, range_demand, range_of
 from egraph_fusion.egraph.rule_match import (
     Match,
     add_guard,
@@ -45,23 +47,49 @@ class RuleText:
     demands: tuple[Demand, ...]
 
 
+class Checks(Enum):
+    """How it is seen to that what a rule makes stays within the range of its dtype."""
+
+    NONE = "none"
+    CALM = "calm"
+    ASKED = "asked"
+
+    @property
+    def mark(self) -> str:
+        """What tells the rule's second text from its first: the end of its name."""
+        return ASKED if self is Checks.ASKED else ""
+
+
+def checks_of(r: Rule, values: Values | None) -> tuple[Checks, ...]:
+    """Return the ways in which a rule fires: on calm operands at once, on others after asking.
+
+    No value of a graph that is all calm needs asking, save what rules multiply along axes; in
+    float16 few products stay calm.  None checks nothing.
+    """
+    if values is None or r.level == "exact":
+        return (Checks.NONE,)
+    if accumulates(r, values.half):
+        return (Checks.ASKED,)
+    return (Checks.CALM, Checks.ASKED) if values.wild or values.half else (Checks.CALM,)
+
+
 def rule_text(
-    r: Rule, number: int, outputs: Mapping[str, int], interner: Interner, tame: bool
+    r: Rule, number: int, outputs: Mapping[str, int], interner: Interner, checks: Checks
 ) -> RuleText:
     """Return one direction of `r` as egglog text.
 
     `number` identifies the rule in provenance tables; `outputs` gives the number of outputs of
-    operators that stand under an index.  With `tame`, the rule fires only where no operand
+    operators that stand under an index.  With `checks`, the rule fires only where no operand
     depends on constants so large that a new intermediate might overflow.
     """
+    r = replace(r, name=r.name + checks.mark) if checks.mark else r
     m = Match(interner, outputs)
     root = match_term(m, r.lhs)
     if r.dtypes != "any":  # constants are folded: only movement needs a normal form in them
         m.atoms.append(f"(varies {root})")
     m.atoms += _distinct(m, r)
     check_dtypes(m, r)
-    if tame and r.level != "exact":
-        m.atoms += [f"(tame {v})" for p, v in m.bound.items() if isinstance(p, Tensor)]
+    _check_ranges(m, r, number, checks)
     for g in r.when:
         add_guard(m, g)
     actions = _Actions(m, r, number)
@@ -79,6 +107,22 @@ def rule_text(
     act = " ".join(actions.lines)
     commands.append(f'(rule ({body} {answers}) ({act}) :ruleset {ruleset} :name "{r.name}")')
     return RuleText(r, ruleset, tuple(commands), tuple(m.demands.values()))
+
+
+def _check_ranges(m: Match, r: Rule, number: int, checks: Checks) -> None:
+    if checks is Checks.NONE:
+        return
+    operands = {p.name: v for p, v in m.bound.items() if isinstance(p, Tensor)}
+    if checks is Checks.CALM:
+        m.atoms += [f"(steady {v})" for v in operands.values()]
+        return
+    m.atoms += [f"(tame {v})" for v in operands.values()]
+    demand = range_demand(m.interner, r, number, list(operands))
+    m.demands[demand.key] = demand
+    for v in operands.values():
+        m.atoms += [f"(= {v}_lo (lo {v}))", f"(= {v}_hi (hi {v}))", f"(= {v}_t (ty {v}))"]
+    row = " ".join(f"{v}_lo {v}_hi {v}_t" for v in operands.values())
+    m.questions[f"({demand.want} {row})"] = f"(yes-range-{number} {row})"
 
 
 def _distinct(m: Match, r: Rule) -> list[str]:
@@ -194,6 +238,8 @@ def groups(interner: Interner) -> Iterable[str]:
         key = interner.dtype(d)
         if d.is_float:
             yield f"(dtype-in 0 {key})"
+            yield f"(set (calm-largest {key}) {number_text(range_of(d).calm.largest)})"
+            yield f"(set (calm-smallest {key}) {number_text(range_of(d).calm.smallest)})"
         if d.is_integer:
             yield f"(dtype-in {2 if d.value.startswith('u') else 1} {key})"
         if d is DType.BOOL:

@@ -17,7 +17,9 @@ from egraph_fusion.egraph.state import FACTS, EState, read_state, table_names
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.rulesets.rule import Rule
 
-INTERVAL_ROUNDS = 3
+__all__ = ["Limits", "Saturation", "saturate"]
+
+INTERVAL_ROUNDS = 8
 """Rounds in which intervals are refined per iteration: refinement alone need not end."""
 MATCH_LIMIT = 2000
 """Matches of a rule in one iteration after which it pauses: BAN iterations, then twice that, ..."""

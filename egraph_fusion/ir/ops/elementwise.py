@@ -19,9 +19,11 @@ from egraph_fusion.ir.ops.intervals import (
     monotone,
     neg_interval,
     pow_interval,
+    quotient_interval,
     real_exp,
     real_log,
     real_sqrt,
+    reciprocal_interval,
     same_interval,
     where_interval,
 )
@@ -209,7 +211,7 @@ UP, DOWN, ZERO = Law.INCREASING, Law.DECREASING, Law.ZERO_PRESERVING
 elementwise("Add", call("add"), 2, laws=AC, interval=corners(lambda p, q: p + q))
 elementwise("Sub", call("sub"), 2, interval=corners(lambda p, q: p - q))
 elementwise("Mul", call("mul"), 2, laws=AC, interval=corners(lambda p, q: p * q))
-elementwise("Div", call("div"), 2)
+elementwise("Div", call("div"), 2, interval=quotient_interval)
 elementwise("Pow", call("pow"), 2, result=first_dtype, interval=pow_interval)
 elementwise("Mod", _mod, 2, attrs=(Attr("fmod", "int", 0),))
 for _name, _scalar, _interval in (("Max", "max", max_interval), ("Min", "min", min_interval)):
@@ -228,7 +230,7 @@ elementwise("Abs", call("abs"), laws=ZERO | Law.EVEN | Law.IDEMPOTENT, interval=
 elementwise(
     "Sign", call("sign"), laws=ZERO | UP | Law.ODD | Law.IDEMPOTENT, interval=minus_one_to_one
 )
-elementwise("Reciprocal", call("reciprocal"), laws=Law.ODD)
+elementwise("Reciprocal", call("reciprocal"), laws=Law.ODD, interval=reciprocal_interval)
 elementwise("Floor", call("floor"), laws=ZERO | UP | Law.IDEMPOTENT)
 elementwise("Ceil", call("ceil"), laws=ZERO | UP | Law.IDEMPOTENT)
 elementwise("Round", call("round"), laws=ZERO | UP | Law.ODD | Law.IDEMPOTENT)

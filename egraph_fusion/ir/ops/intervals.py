@@ -47,6 +47,17 @@ def corners(function: Callable[[float, float], float]) -> IntervalRule:
     return interval
 
 
+def quotient_interval(x: Sequence[Interval], a: Attrs) -> Interval:
+    """Bounds of a quotient; unbounded where the divisor may be 0."""
+    lo, hi = x[1]
+    return BOUNDLESS if lo <= 0 <= hi else _QUOTIENT(x, a)
+
+
+def reciprocal_interval(x: Sequence[Interval], a: Attrs) -> Interval:
+    """Bounds of 1/x; unbounded where x may be 0."""
+    return quotient_interval([(1.0, 1.0), x[0]], a)
+
+
 def monotone(function: Callable[[float], float]) -> IntervalRule:
     """Return the rule of an increasing function."""
 
@@ -54,6 +65,14 @@ def monotone(function: Callable[[float], float]) -> IntervalRule:
         return _rounded(function(x[0][0]), function(x[0][1]))
 
     return interval
+
+
+def _divided(p: float, q: float) -> float:
+    overflows = abs(q) < 1 and abs(p) > abs(q) * 1e308
+    return math.copysign(math.inf, p) * math.copysign(1.0, q) if overflows else p / q
+
+
+_QUOTIENT = corners(_divided)
 
 
 def real_exp(x: float) -> float:
