@@ -217,7 +217,7 @@ class _Rebuilder:
     def _operand(self, eclass: int) -> str:
         if self.chosen[eclass].constructor == "Absent":
             return ""
-        if self.prices.folds(eclass):
+        if self.prices.folds(eclass) or self.chosen[eclass].constructor == "Const":
             return self._constant(eclass)
         if self.chosen[eclass].constructor == OUT:
             return self._name(eclass, None)
