@@ -23,6 +23,7 @@ from egraph_fusion.rulesets.strategies import Environment, environments_in, remi
 from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
 from egraph_fusion.rulesets.verify_result import Checked, Counterexample, Verification
 from egraph_fusion.rulesets.verify_settings import TYPED, Setting, settings_like, settings_of
+from egraph_fusion.rulesets.verify_storage import private_storage
 
 CHECKS = cast("list[HealthCheck]", list(HealthCheck))
 """What hypothesis may complain of: none of it matters where a search is cut off anyhow."""
@@ -113,7 +114,8 @@ class _Search:
 
         # What was found is kept; a search that the clock cuts short looks flaky to hypothesis,
         # which also warns of how long the text of a failing environment is.
-        with warnings.catch_warnings(), suppress(_RefutedError, _LateError, HypothesisException):
+        expected = suppress(_RefutedError, _LateError, HypothesisException)
+        with private_storage(), warnings.catch_warnings(), expected:
             warnings.simplefilter("ignore", HypothesisWarning)
             holds()
 

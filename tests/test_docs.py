@@ -29,8 +29,16 @@ def test_snippets_of_the_python_page_run(tmp_path: Path) -> None:
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     done = fresh([sys.executable, "-W", "error", "-c", code], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    names = {"optimized.onnx", "fused.onnx", "model.efz", "sources"}
+    names = {"optimized.onnx", "fused.onnx", "model.efz", "sources", "report.html"}
     assert {p.name for p in tmp_path.iterdir()} == names
+
+
+def test_snippets_of_the_tutorial_run(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    done = fresh([sys.executable, "-W", "error", "-c", code], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {p.name for p in tmp_path.iterdir()} == {"squeezenet.html", "table.md", "my_rules.py"}
 
 
 def test_the_readme_example_runs(tmp_path: Path) -> None:

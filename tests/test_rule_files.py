@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from small_models import dense, saved
+from small_models import dense, fresh, saved
 from typer.testing import CliRunner
 
 import egraph_fusion as ef
@@ -149,6 +149,17 @@ def test_rules_as_values_are_verified_too(model: Path) -> None:
     a, b = rulesets.tensors("a b")
     with pytest.raises(ef.RuleError, match="rule 'swapped' is wrong"):
         ef.optimize(ef.load(model), rules=[rulesets.rule("swapped", a - b, b - a)])
+
+
+def test_verification_leaves_nothing_behind(tmp_path: Path) -> None:
+    code = (
+        "from egraph_fusion import rulesets\n"
+        "a, b = rulesets.tensors('a b')\n"
+        "print(rulesets.verify(rulesets.rule('r', a * b, b * a), max_examples=20).ok)"
+    )
+    done = fresh([sys.executable, "-c", code], cwd=tmp_path)
+    assert done.stdout == "True\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_rule_that_fits_no_operands_cannot_be_verified(model: Path) -> None:
