@@ -13,11 +13,12 @@ from egraph_fusion.rulesets.guards import (
     same_shape,
 )
 from egraph_fusion.rulesets.operations import ops
-from egraph_fusion.rulesets.pattern import Apply, Attribute, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
 a, b, c, w, x, y, z = (Tensor(n) for n in "abcwxyz")
+xs = Many("xs")
 p, q, k, d, axis = (Attribute(n) for n in ["p", "q", "k", "d", "axis"])
 up, low = ops.max, ops.min
 rule = family_rule("distributive")
@@ -33,31 +34,34 @@ joint = operators("joint", "commuting")
 additive = operators("additive", "additive")
 
 PRINTED = (
-    rule("mul-over-add",       a * b + a * c,             a * (b + c),      source=PAPER_CORRECTED),
-    rule("add-own-multiple",   a + a * b,                 a * (b + 1.0),    source=PAPER),
+    rule("mul-over-add",       a * b + a * c,             a * (b + c),
+         dtypes="numeric", source=PAPER_CORRECTED),
+    rule("add-own-multiple",   a + a * b,                 a * (b + 1.0),
+         dtypes="numeric", source=PAPER),
     rule("square-less-multiple", (a + b) * (a + b) - (a + b) * c, (a + b) * ((a + b) - c),
-         source=PAPER),
+         dtypes="numeric", source=PAPER),
 )  # fmt: skip
 
 PRODUCTS = (
-    rule("mul-over-sub",       a * b - a * c,             a * (b - c)),
-    rule("sub-own-multiple",   a - a * b,                 a * (1.0 - b)),
-    rule("multiple-less-own",  a * b - a,                 a * (b - 1.0)),
+    rule("mul-over-sub",       a * b - a * c,             a * (b - c), dtypes="numeric"),
+    rule("sub-own-multiple",   a - a * b,                 a * (1.0 - b), dtypes="numeric"),
+    rule("multiple-less-own",  a * b - a,                 a * (b - 1.0), dtypes="numeric"),
     rule("div-over-add",       plus(a / c, b / c),        plus(a, b) / c,   schema=SIGNED),
-    rule("add-self",           a + a,                     a * 2.0),
-    rule("neg-over-sub",       (-a) - b,                  -(a + b)),
-    rule("square-difference",  a * a - b * b,             (a + b) * (a - b), both=True,
-         growing=True),
+    rule("add-self",           a + a,                     a * 2.0, dtypes="numeric"),
+    rule("neg-over-sub",       (-a) - b,                  -(a + b), dtypes="numeric"),
+    rule("square-difference",  a * a - b * b,             (a + b) * (a - b),
+         both=True, growing=True, dtypes="numeric"),
     rule("extremum-over-add",  pick(a + c, b + c),        pick(a, b) + c,   schema=EXTREMUM),
     rule("extremum-over-mul",  pick(a * c, b * c),        pick(a, b) * c,   [nonneg(c)],
          schema=EXTREMUM),
-    rule("max-over-min",       up(low(a, b), low(a, c)),  low(a, up(b, c))),
-    rule("min-over-max",       low(up(a, b), up(a, c)),   up(a, low(b, c))),
+    rule("max-over-min",       up(low(a, b), low(a, c)),  low(a, up(b, c)), dtypes="numeric"),
+    rule("min-over-max",       low(up(a, b), up(a, c)),   up(a, low(b, c)), dtypes="numeric"),
     rule("max-of-negatives",   up(-a, -b),                -low(a, b)),
     rule("min-of-negatives",   low(-a, -b),               -up(a, b)),
     rule("extremum-over-increasing", pick(rising(a), rising(b)), rising(pick(a, b)),
          schema="increasing"),
-    rule("max-with-min",       joint(up(a, b), low(a, b)), joint(a, b),      schema="commuting"),
+    rule("max-with-min",       joint(up(a, b), low(a, b)), joint(a, b),
+         schema="commuting", dtypes="numeric"),
     rule("max-less-min",       up(a, b) - low(a, b),      ops.abs(a - b)),
     rule("and-over-or", ops.or_(ops.and_(a, b), ops.and_(a, c)), ops.and_(a, ops.or_(b, c)),
          dtypes="bool", level="exact"),
@@ -71,9 +75,9 @@ PRODUCTS = (
 
 SELECTION = (
     rule("where-over-unary", ops.where(c, f(a), f(b)), f(ops.where(c, a, b)),
-         level="exact", schema="any unary"),
+         level="exact", schema="any unary", dtypes="numeric"),
     rule("where-over-left",  ops.where(c, g(a, x), g(b, x)), g(ops.where(c, a, b), x),
-         level="exact", schema="any binary"),
+         level="exact", schema="any binary", dtypes="numeric"),
     rule("where-over-right", ops.where(c, g(x, a), g(x, b)), g(x, ops.where(c, a, b)),
          level="exact", schema="any binary"),
 )  # fmt: skip
@@ -85,11 +89,9 @@ def _conv(image: Tensor, kernel: Tensor | Apply, pads: Attribute) -> Apply:
 
 CONTRACTIONS = (
     rule("matmul-over-add-right", plus(a @ b, a @ c),     a @ plus(b, c),
-         [rank_at_least(b, 2), rank_at_least(c, 2)],
-         schema=SIGNED),
+         [rank_at_least(b, 2), rank_at_least(c, 2)], schema=SIGNED, dtypes="numeric"),
     rule("matmul-over-add-left",  plus(a @ c, b @ c),     plus(a, b) @ c,
-         [rank_at_least(a, 2), rank_at_least(b, 2)],
-         schema=SIGNED),
+         [rank_at_least(a, 2), rank_at_least(b, 2)], schema=SIGNED, dtypes="numeric"),
     rule("conv-over-add-weights",
          _conv(x, w, q) + _conv(x, y, k),
          _conv(x, w + ops.pad(y, pads=zeros_around(k, q, d), mode="constant"), q),
@@ -105,30 +107,30 @@ REDUCTIONS = (
          additive(plus(a, b), axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
     rule("prod-over-mul",
          ops.reduce_prod(a, axes=q, keepdims=k) * ops.reduce_prod(b, axes=q, keepdims=k),
-         ops.reduce_prod(a * b, axes=q, keepdims=k), [same_shape(a, b)]),
+         ops.reduce_prod(a * b, axes=q, keepdims=k), [same_shape(a, b)], dtypes="numeric"),
     rule("max-over-max",
          up(ops.reduce_max(a, axes=q, keepdims=k), ops.reduce_max(b, axes=q, keepdims=k)),
-         ops.reduce_max(up(a, b), axes=q, keepdims=k), [same_shape(a, b)]),
+         ops.reduce_max(up(a, b), axes=q, keepdims=k), [same_shape(a, b)], dtypes="numeric"),
     rule("min-over-min",
          low(ops.reduce_min(a, axes=q, keepdims=k), ops.reduce_min(b, axes=q, keepdims=k)),
-         ops.reduce_min(low(a, b), axes=q, keepdims=k), [same_shape(a, b)]),
+         ops.reduce_min(low(a, b), axes=q, keepdims=k), [same_shape(a, b)], dtypes="numeric"),
     rule("average-pool-over-add",
          ops.average_pool(a, attrs=p) + ops.average_pool(b, attrs=p),
          ops.average_pool(a + b, attrs=p), [same_shape(a, b)]),
 )  # fmt: skip
 
 JOINING = (
-    rule("concat-over-unary", ops.concat(f(a), f(b), axis=axis), f(ops.concat(a, b, axis=axis)),
+    rule("concat-over-unary", ops.concat(f(xs), axis=axis), f(ops.concat(xs, axis=axis)),
          level="exact", schema="any unary"),
     rule("concat-over-binary",
          ops.concat(g(a, x), g(b, y), axis=axis),
          g(ops.concat(a, b, axis=axis), ops.concat(x, y, axis=axis)),
          [same_except(a, b, axis), same_except(x, y, axis),
           same_along(a, x, axis), same_along(b, y, axis)],
-         level="exact", schema="any binary", both=True),
+         level="exact", schema="any binary", both=True, dtypes="numeric"),
     rule("concat-over-matmul",
          ops.concat(a @ c, b @ c, axis=-2), ops.concat(a, b, axis=-2) @ c,
-         [same_batch(a, b), rank_at_least(c, 2)], growing=True),
+         [same_batch(a, b), rank_at_least(c, 2)], growing=True, dtypes="numeric"),
 )  # fmt: skip
 
 DISTRIBUTIVE: tuple[Rule, ...] = (

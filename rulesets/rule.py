@@ -31,6 +31,8 @@ Level = Literal["exact", "finite", "real"]
 DTypes = Literal["float", "int", "uint", "bool", "numeric", "any"]
 LEVELS: tuple[str, ...] = get_args(Level)
 DTYPES: tuple[str, ...] = get_args(DTypes)
+LENGTHS = (2, 3, 4)
+"""How many operands `many` stands for: an Inception module joins four branches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Rule:
         )
         return (replace(self, both=False), back)
 
-    def instances(self, lengths: Sequence[int] = (2, 3)) -> Iterator[Rule]:
+    def instances(self, lengths: Sequence[int] = LENGTHS) -> Iterator[Rule]:
         """Yield the rule for every operator its operator variable stands for and every arity.
 
         `lengths` are the numbers of operands that `many` variables are expanded to.
