@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from io import TextIOWrapper
 
 import typer
 
@@ -57,4 +58,8 @@ app.add_typer(rules_app, name="rules")
 
 def main() -> None:
     """Run the command line; exit codes: 0 ok, 1 the work failed, 2 wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A name that the terminal's encoding lacks is shown escaped.
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(app())

@@ -52,6 +52,10 @@ __all__ = [
 ]
 
 
+ADDRESSABLE = 2**62
+"""Bytes of a value that a kernel can index."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How to compile: target, threads, numerics level, whether to rewrite, the C -march.
@@ -77,6 +81,9 @@ class Stage:
 
 
 def _expanded(graph: Graph, _options: Options) -> Graph:
+    for value, kind in graph.types.items():
+        if (kind.nbytes or 0) > ADDRESSABLE:
+            raise CompileError(f"value {value!r} ({kind}) has more bytes than memory can ever hold")
     return expand(graph)
 
 

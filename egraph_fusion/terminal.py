@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 
 def show(item: RenderableType) -> None:
-    """Print to standard output; names from a model are never read as markup."""
-    Console(markup=False, highlight=False).print(item)
+    """Print to standard output; names from a model are never read as markup or emoji.
+
+    Text of lines stays as it is: only tables are fitted to the terminal's width.
+    """
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.print(item, soft_wrap=isinstance(item, str))
 
 
 @contextmanager
@@ -55,11 +59,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     """Return a table; columns after the first are right-aligned where they hold numbers."""
     out = Table(title=Text(title, style="bold"), title_justify="left", header_style="bold")
     for i, name in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(r[i], int | float) for r in rows)
+        numeric = bool(rows) and all(_is_number(r[i]) for r in rows)
         out.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         out.add_row(*(Text(_cell(v)) for v in row))
     return out
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return value.replace(",", "").replace(".", "", 1).isdecimal()
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _cell(value: object) -> str:
@@ -67,7 +77,7 @@ def _cell(value: object) -> str:
         return {True: "yes", False: "no", None: "-"}[value]
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
 
 
 def optimize_table(report: Mapping[str, Any]) -> RenderableType:
@@ -104,10 +114,12 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "nodes": len(plan.graph.nodes),
         "intermediate_bytes_before": plan.intermediate_bytes_before,
         "intermediate_bytes_after": plan.intermediate_bytes_after,
+        "values_of_unknown_size": list(plan.unsized),
         "blocks": [
             {
                 "mapping_type": b.mapping_type.value,
                 "opaque": b.opaque,
+                "reason": b.nodes[0].reason if b.opaque else "",
                 "nodes": [n.label() for n in b.nodes],
                 "inputs": list(b.inputs),
                 "outputs": list(b.outputs),
@@ -123,12 +135,22 @@ def plan_table(plan: Plan) -> RenderableType:
         (i, "opaque" if b.opaque else b.mapping_type.value, len(b.nodes), b.label())
         for i, b in enumerate(plan.blocks)
     ]
-    totals = (
-        f"{len(plan.graph.nodes)} nodes in {len(plan.blocks)} blocks; bytes between kernels "
-        f"{plan.intermediate_bytes_before:,} -> {plan.intermediate_bytes_after:,}"
-    )
+    totals = f"{len(plan.graph.nodes)} nodes in {len(plan.blocks)} blocks; {_bytes_between(plan)}"
     columns = ("block", "mapping type", "nodes", "operators")
-    return Group(table(f"plan ({plan.planner})", columns, rows), totals)
+    opaque = (b.nodes[0] for b in plan.blocks if b.opaque)
+    reasons = (f"opaque: {printable(n.label())}: {printable(n.reason)}" for n in opaque)
+    return Group(table(f"plan ({plan.planner})", columns, rows), totals, *reasons)
+
+
+def _bytes_between(plan: Plan) -> str:
+    """Say how many bytes go between kernels; a sum that leaves sizes out is no sum."""
+    if plan.unsized:
+        return (
+            f"bytes between kernels unknown: {len(plan.unsized)} values have symbolic or unknown "
+            "sizes (--input-shape NAME=DIMS fixes those of inputs)"
+        )
+    before, after = plan.intermediate_bytes_before, plan.intermediate_bytes_after
+    return f"bytes between kernels {before:,} -> {after:,}"
 
 
 def plan_summary(plan: Plan) -> RenderableType:
@@ -233,19 +255,19 @@ def profile_table(models: Mapping[str, Sequence[ProfileStep]]) -> RenderableType
             (
                 s.executor,
                 s.mapping_type,
-                s.seconds * 1e6,
-                100 * s.seconds / total,
-                s.flops / max(s.seconds, 1e-9) / 1e9,
+                f"{s.seconds * 1e6:,.1f}",
+                f"{100 * s.seconds / total:.1f}",
+                f"{s.flops / max(s.seconds, 1e-9) / 1e9:.2f}",
                 ", ".join(s.nodes),
             )
             for s in steps
         ]
         columns = ("executor", "mapping type", "µs", "%", "GFLOP/s", "nodes")
-        parts.append(table(model, columns, rows))
+        parts.append(table(f"launches of {model}", columns, rows))
         slow = [s for s in steps if s.executor == "fallback"]
         share = 100 * sum(s.seconds for s in slow) / total
         parts.append(
-            f"{len(steps)} launches, {total * 1e3:.3f} ms; fallback: {len(slow)} ({share:.1f} %)"
+            f"{len(steps)} launches in {total * 1e6:,.1f} µs; fallback: {len(slow)} ({share:.1f} %)"
         )
     return Group(*parts)
 
@@ -261,7 +283,7 @@ def rules_data(rules: Sequence[Rule]) -> list[dict[str, Any]]:
     return [
         {
             "name": r.name,
-            "family": r.family,
+            "family": r.family or "structural",
             "schema": r.schema,
             "lhs": str(r.lhs),
             "rhs": str(r.rhs),
@@ -275,11 +297,13 @@ def rules_data(rules: Sequence[Rule]) -> list[dict[str, Any]]:
 
 
 def rules_table(rules: Sequence[Rule]) -> RenderableType:
-    """Return one row a rule."""
-    rows = [
-        (d["family"], d["name"], f"{d['lhs']} => {d['rhs']}", d["level"]) for d in rules_data(rules)
-    ]
-    return table(f"{len(rows)} rules", ("family", "name", "formula", "level"), rows)
+    """Return a table for each family, one row a rule."""
+    families: dict[str, list[tuple[str, str, str]]] = {}
+    for d in rules_data(rules):
+        row = (d["name"], f"{d['lhs']} => {d['rhs']}", d["level"])
+        families.setdefault(d["family"], []).append(row)
+    columns = ("name", "formula", "level")
+    return Group(*(table(f"{len(r)} {f} rules", columns, r) for f, r in families.items()))
 
 
 def rule_data(rule: Rule) -> dict[str, Any]:
@@ -289,5 +313,6 @@ def rule_data(rule: Rule) -> dict[str, Any]:
 
 def rule_text(rule: Rule) -> str:
     """Return one rule, a field a line, then its witness."""
-    fields = [f"{k}: {v}" for k, v in rules_data([rule])[0].items()]
+    data = rules_data([rule])[0] | {"guards": ", ".join(map(str, rule.guards)) or "none"}
+    fields = [f"{k}: {v}" for k, v in data.items() if v]
     return "\n".join([*fields, *(["witness:", rule.witness.rstrip()] if rule.witness else [])])

@@ -26,16 +26,16 @@ def optimize(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the result.")],
     check: Annotated[bool, typer.Option(help="Compare before and after on seeded inputs.")] = False,
     tolerance: Annotated[
-        float, typer.Option(help="Of --check, as a fraction of the spread.")
+        float, typer.Option(help="Of --check, as a fraction of the spread.", min=0)
     ] = 1e-3,
     numerics: Numerics = "finite",
     rules: Annotated[Path | None, typer.Option(help="A Python file with rules to use.")] = None,
     verify: Annotated[bool, typer.Option(help="Try the rules of --rules before use.")] = True,
     without: Annotated[list[str] | None, typer.Option(help="Leave out this rule.")] = None,
     extractor: Annotated[str, typer.Option(help="tree, greedy-dag, exact or auto.")] = "auto",
-    time_limit: Annotated[float, typer.Option(help="Seconds; a safety net.")] = 60.0,
-    node_limit: Annotated[int, typer.Option(help="E-nodes.")] = 100_000,
-    iter_limit: Annotated[int, typer.Option(help="Iterations.")] = 12,
+    time_limit: Annotated[float, typer.Option(help="Seconds; a safety net.", min=0)] = 60.0,
+    node_limit: Annotated[int, typer.Option(help="E-nodes.", min=1)] = 100_000,
+    iter_limit: Annotated[int, typer.Option(help="Iterations.", min=0)] = 12,
     input_shape: InputShape = None,
     opset: Annotated[int | None, typer.Option(help="Write this opset.")] = None,
     functions: Annotated[
@@ -87,7 +87,7 @@ def plan(
         with terminal.progress("planning", quiet=as_json):
             found = single.plan_model(model, planner, optimize, shapes_of(input_shape))
         if explain is not None:
-            reason = found.why_not(*explain)
+            reason = terminal.printable(found.why_not(*explain))
             emit(as_json, {"why_not": reason}, reason)
             return
         emit(as_json, terminal.plan_data(found), terminal.plan_table(found))
@@ -107,19 +107,23 @@ def compile_model(
     debug: Debug = False,
 ) -> None:
     """Compile a model to native code (.efz: executable code, load only what you trust)."""
-    from egraph_fusion import pipeline
+    from egraph_fusion.convert import single
 
     if output is None and emit_c is None:
         raise typer.BadParameter("give --output FILE.efz, --emit-c DIR or both")
     with errors(debug):
         shapes = shapes_of(input_shape)
         with terminal.progress("compiling", quiet=as_json):
-            session = pipeline.compile(
-                model, target, threads, numerics, optimize, shapes=shapes, march=march
+            session = single.compile_model(
+                model,
+                output,
+                emit_c,
+                target=target,
+                threads=threads,
+                numerics=numerics,
+                optimize=optimize,
+                shapes=shapes,
+                march=march,
             )
-            if output is not None:
-                session.save(output)
-            if emit_c is not None:
-                pipeline.write_sources(session, emit_c)
         data = terminal.program_data(session)
         emit(as_json, data, terminal.program_table(data))

@@ -24,9 +24,11 @@ def shapes_of(options: list[str] | None) -> dict[str, tuple[int, ...]] | None:
     for option in options or ():
         name, _, dims = option.rpartition("=")
         try:
-            found[name] = tuple(int(d) for d in dims.replace("x", ",").split(",") if d)
+            sizes = tuple(int(d) for d in dims.replace("x", ",").split(",")) if dims else ()
         except ValueError:
-            name = ""
+            name, sizes = "", ()
         if not name:
             raise typer.BadParameter(f"--input-shape wants NAME=DIMS, got {option!r}")
+        if found.setdefault(name, sizes) != sizes:
+            raise typer.BadParameter(f"--input-shape gives {name!r} two shapes")
     return found or None

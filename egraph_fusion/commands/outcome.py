@@ -18,6 +18,8 @@ def errors(debug: bool) -> Generator[None]:
     """Turn an error that a user can meet into one line and exit code 1."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # click ends quietly: whoever read the output has seen enough
     except (EgraphFusionError, OSError, MemoryError) as error:
         if debug:
             raise

@@ -56,7 +56,10 @@ def onnxruntime_runner(model: str | bytes, threads: int) -> Callable[[Feeds], li
     options.log_severity_level = 4
     # Its spinning threads would take the core of whoever runs next.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    try:
+        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own classes, which it does not export
+        raise EgraphFusionError(f"onnxruntime does not take this model: {error}") from error
     return lambda feeds: list(session.run(None, dict(feeds)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,7 +16,7 @@ from egraph_fusion import pipeline
 from egraph_fusion.arguments import checked
 from egraph_fusion.convert.bench import BenchResult, measure
 from egraph_fusion.convert.check import compare, reference_runner, require
-from egraph_fusion.errors import EgraphFusionError, ModelError, RunError
+from egraph_fusion.errors import CompileError, EgraphFusionError, ModelError, RunError
 from egraph_fusion.frontend import export
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.frontend.inputs import example_inputs
@@ -26,6 +27,10 @@ from egraph_fusion.output_files import output_path, write_file
 from egraph_fusion.runtime.execution import ProfileStep
 from egraph_fusion.runtime.session import Session
 
+_UNREADABLE = (
+    *(OSError, ValueError, EOFError, KeyError, RuntimeError),
+    *(zlib.error, zipfile.BadZipFile),
+)
 Shapes = Mapping[str, tuple[int, ...]] | None
 
 
@@ -67,6 +72,30 @@ def plan_model(model: str, planner: str, optimize: bool, shapes: Shapes = None) 
     return pipeline.plan(pipeline.optimize(graph).graph if optimize else graph, planner)
 
 
+def compile_model(model: str, output: Path | None, sources: Path | None, **options: Any) -> Session:
+    """Compile an ONNX file into the `.efz` file `output` and its C sources into a folder.
+
+    `options` go to `compile`.  Raises CompileError, before any work, if nothing can be written
+    there, and for input shapes that are still symbolic.
+    """
+    if output is not None:
+        output_path(output, CompileError)
+    session = pipeline.compile(model, **options)
+    open_inputs = [a for a in session.get_inputs() if not all(isinstance(d, int) for d in a.shape)]
+    if open_inputs and not session.programs:
+        name, shape = open_inputs[0].name, open_inputs[0].shape
+        sizes = ",".join(str(d) if isinstance(d, int) else "1" for d in shape)
+        raise CompileError(
+            f"{model}: the shapes of {', '.join(a.name for a in open_inputs)} are symbolic; fix "
+            f"them with --input-shape NAME=DIMS, as in --input-shape {name}={sizes}"
+        )
+    if output is not None:
+        session.save(output)
+    if sources is not None:
+        pipeline.write_sources(session, sources)
+    return session
+
+
 def run_model(
     model: str,
     inputs: Path | None,
@@ -79,6 +108,8 @@ def run_model(
 
     Returns the outputs by name and writes them to the `.npz` file `output` if given.
     """
+    if output is not None:
+        output_path(output, RunError)
     session = open_session(model, threads, target, shapes)
     feeds = _read_arrays(inputs) if inputs is not None else _feeds(model, session, shapes)
     results = session.run(None, feeds)
@@ -118,6 +149,9 @@ def open_session(
 ) -> Session:
     """Load a `.efz` file or compile an ONNX file."""
     if model.endswith(".efz"):
+        if shapes or target != "c":
+            what = "--input-shape" if shapes else "--target"
+            raise RunError(f"{model} is compiled already: {what} needs the ONNX model")
         return pipeline.load_compiled(model, threads)
     return pipeline.compile(model, target, threads, shapes=shapes)
 
@@ -130,14 +164,21 @@ def _loaded(model: Source, shapes: Shapes) -> Graph:
 def _feeds(model: str, session: Session, shapes: Shapes) -> dict[str, NDArray[Any]]:
     if model.endswith(".efz"):
         return session.random_feeds()
-    return example_inputs(_loaded(model, shapes))
+    try:
+        return example_inputs(_loaded(model, shapes))
+    except ModelError as error:
+        raise RunError(f"{model}: no inputs can be made up ({error}); give some") from error
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
+        with path.open("rb") as handle:
+            found = np.load(handle, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                raise RunError(f"{path} holds one array without a name; expected a .npz file")
+            with found as file:
+                return {name: file[name] for name in file.files}
+    except _UNREADABLE as error:
         raise RunError(f"cannot read arrays from {str(path)!r}: {error}") from error
 
 

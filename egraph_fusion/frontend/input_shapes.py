@@ -51,7 +51,7 @@ def _fix(info: onnx.ValueInfoProto, dims: tuple[int, ...], values: dict[str, int
     shape = info.type.tensor_type.shape
     declared = [d.dim_param or d.dim_value or "?" for d in shape.dim]
     has_shape = info.type.tensor_type.HasField("shape")
-    if any(d < 0 for d in dims) or (has_shape and len(dims) != len(shape.dim)):
+    if any(not 0 <= d < 2**63 for d in dims) or (has_shape and len(dims) != len(shape.dim)):
         raise ModelError(f"input {info.name!r} has shape {declared}, which cannot be {list(dims)}")
     if not has_shape:
         shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in dims)
