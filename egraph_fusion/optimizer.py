@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from egraph_fusion.egraph.candidates import Candidate, best
 from egraph_fusion.egraph.choosing import offer
-from egraph_fusion.egraph.counting import Totals, totals
+from egraph_fusion.egraph.counting import totals
 from egraph_fusion.egraph.pricing import Allowed, Prices
-from egraph_fusion.egraph.program import ASSUMED
+from egraph_fusion.egraph.program import ASSUMED, family_name
 from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.egraph.state import EState
@@ -19,9 +20,10 @@ from egraph_fusion.errors import OptimizeError
 from egraph_fusion.extract import EXTRACTORS
 from egraph_fusion.extract.cost import COST_MODELS
 from egraph_fusion.frontend import expressible
+from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.ir.graph import Graph, Node, frozen_attrs
 from egraph_fusion.ir.tensors import TensorType
-from egraph_fusion.rulesets import default_rules, select
+from egraph_fusion.rulesets import STRUCTURAL, default_rules, select
 from egraph_fusion.rulesets.admission import admit
 from egraph_fusion.rulesets.rule import LEVELS, Rule
 
@@ -33,7 +35,8 @@ class Report:
     FLOPs, bytes (tensors written per run) and operators before and after; how saturation went;
     how often each rule matched (`rule_hits`) and stands behind a node of the result
     (`rule_uses`); `extraction_gap` as `Choice.gap`; `assumptions` made at level "real";
-    `growth` is the number of e-nodes after each iteration; `notes` on anything that was given up.
+    `growth` is the number of e-nodes after each iteration, `memory` the most
+    bytes that the e-graph's process ever held; `notes` on anything that was given up.
     """
 
     flops_before: int
@@ -57,6 +60,7 @@ class Report:
     assumptions: list[str] = field(default_factory=list[str])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     growth: list[int] = field(default_factory=list[int])
+    memory: int = 0
     notes: list[str] = field(default_factory=list[str])
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,17 +74,6 @@ class Optimized:
 
     graph: Graph
     report: Report
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """One extracted graph."""
-
-    graph: Graph
-    totals: Totals
-    uses: dict[str, int]
-    gap: float | None
-    assumptions: tuple[str, ...] = ()
 
 
 def optimize(
@@ -110,22 +103,32 @@ def optimize(
     if verify and rules is not None:
         admit(used)
     clock = _Clock()
-    result = saturate(graph, used, numerics, Limits(node_limit, iter_limit, time_limit))
+    limits = Limits(node_limit, iter_limit, time_limit)
+    result = saturate(graph, used, numerics, limits, first=_first(used))
     clock.stop("saturate")
-    notes: list[str] = []
-    candidates: list[_Candidate] = []
-    for state in reversed(result.states):
-        left = max(time_limit - clock.total, 1.0)
-        try:
-            candidates.append(_extracted(result, state, extractor, cost, writable, left))
-        except OptimizeError as e:
-            notes.append(str(e))
-            continue
-        if candidates[-1].gap == 0:  # earlier states are part of this one, so none is cheaper
-            break
+    notes = [result.note] if result.note else []
+    extraction = _Extraction(result, extractor, cost, writable, time_limit, clock, notes)
+    early, others = extraction.candidates()
     clock.stop("extract")
-    best = _best(graph, candidates)
-    return Optimized(best.graph, _report(graph, result, best, clock.seconds, notes))
+    chosen = best(Candidate(graph, planned_blocks), early, others, cost)
+    clock.stop("choose")
+    return Optimized(chosen.graph, _report(graph, result, chosen, clock.seconds, notes))
+
+
+def planned_blocks(graph: Graph) -> int:
+    """Return the number of blocks of the default planner's plan, whatever the target."""
+    return len(plan_extended(graph).blocks)
+
+
+def _first(rules: Sequence[Rule]) -> frozenset[str]:
+    """Return the rules to saturate first, whose result the others may not spoil.
+
+    Those are the structural ones and the ten printed in the paper.
+    """
+    structural = {r.name for r in STRUCTURAL}
+    return frozenset(
+        r.name for r in rules if r.name in structural or r.source.startswith("DNNFusion")
+    )
 
 
 def expressible_in(graph: Graph) -> Allowed:
@@ -177,28 +180,54 @@ def _check_options(numerics: str, extractor: str, cost: str) -> None:
             raise OptimizeError(f"no {what} is called {value!r}; there are {', '.join(known)}")
 
 
-def _extracted(
-    result: Saturation,
-    state: EState,
-    extractor: str,
-    cost: str,
-    allowed: Allowed | None,
-    seconds: float,
-) -> _Candidate:
-    prices = Prices(result.loaded.interner, state, COST_MODELS[cost], allowed)
-    offered = offer(result.loaded, state, prices)
-    choice = EXTRACTORS[extractor](offered.snapshot, seconds)
-    names = [t.rule.name for t in result.program.rules]
-    rebuilt = rebuild(
-        result.loaded, state, prices, offered.chosen(choice), offered.order(choice), names
-    )
-    return _Candidate(
-        rebuilt.graph,
-        totals(rebuilt.graph),
-        _named_uses(rebuilt, names),
-        choice.gap,
-        _assumptions(result, rebuilt),
-    )
+@dataclass
+class _Extraction:
+    """Graphs out of the states of a saturation, within the time that is left."""
+
+    result: Saturation
+    extractor: str
+    cost: str
+    allowed: Allowed
+    time_limit: float
+    clock: _Clock
+    notes: list[str]
+
+    def candidates(self) -> tuple[Candidate | None, list[Candidate]]:
+        """Return what the early rules reach, and what all rules reach.
+
+        The last state has it all; states before it are only looked at where it is not proven that
+        its best graph was found, and then without searching for a proof.
+        """
+        states = self.result.states
+        found = [self._extracted(s, self.extractor) for s in states[-1:]]
+        early = self.result.early
+        if early is None:
+            first = None
+        else:
+            first = found[-1] if early is states[-1] else self._extracted(early, self.extractor)
+        proven = [c for c in found if c is not None and c.gap == 0]
+        if not proven:
+            quick = "greedy-dag" if self.extractor == "auto" else self.extractor
+            rest = [s for s in states[:-1] if s is not early]
+            found += [self._extracted(s, quick) for s in reversed(rest)]
+        return first, [c for c in found if c is not None]
+
+    def _extracted(self, state: EState, extractor: str) -> Candidate | None:
+        """Return the best graph of a state; None, and a note, if it can't be written down."""
+        result = self.result
+        prices = Prices(result.loaded.interner, state, COST_MODELS[self.cost], self.allowed)
+        try:
+            offered = offer(result.loaded, state, prices)
+            left = max(self.time_limit - self.clock.total, 1.0)
+            choice = EXTRACTORS[extractor](offered.snapshot, left)
+            names = [t.rule.name for t in result.program.rules]
+            chosen, order = offered.chosen(choice), offered.order(choice)
+            rebuilt = rebuild(result.loaded, state, prices, chosen, order, names)
+        except OptimizeError as e:
+            self.notes.append(str(e))
+            return None
+        uses, assumed = _named_uses(rebuilt, names), _assumptions(result, rebuilt)
+        return Candidate(rebuilt.graph, planned_blocks, uses, choice.gap, assumed)
 
 
 def _named_uses(rebuilt: Rebuilt, names: Sequence[str]) -> dict[str, int]:
@@ -208,12 +237,6 @@ def _named_uses(rebuilt: Rebuilt, names: Sequence[str]) -> dict[str, int]:
         name = family_name(names[number])
         uses[name] = uses.get(name, 0) + count
     return uses
-
-
-def family_name(instance: str) -> str:
-    """Return the name of the rule that an instance or reverse direction belongs to."""
-    plain = instance.split("[")[0].split("/")[0].removesuffix(ASSUMED)
-    return plain.removesuffix("-reverse")
 
 
 def _assumptions(result: Saturation, rebuilt: Rebuilt) -> tuple[str, ...]:
@@ -227,17 +250,8 @@ def _assumptions(result: Saturation, rebuilt: Rebuilt) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _best(graph: Graph, candidates: Sequence[_Candidate]) -> _Candidate:
-    """Return the best candidate that raises neither FLOPs nor nodes; the graph itself if none."""
-    before = totals(graph)
-    original = _Candidate(graph, before, {}, None)
-    fine = [c for c in candidates if c.totals.flops <= before.flops and c.totals.ops <= before.ops]
-    ranked = [*fine, original]
-    return min(ranked, key=lambda c: (c.totals.flops, c.totals.nbytes, c.totals.ops))
-
-
 def _report(
-    graph: Graph, result: Saturation, best: _Candidate, seconds: dict[str, float], notes: list[str]
+    graph: Graph, result: Saturation, best: Candidate, seconds: dict[str, float], notes: list[str]
 ) -> Report:
     before, after = totals(graph), best.totals
     last = result.states[-1] if result.states else None
@@ -266,5 +280,6 @@ def _report(
         assumptions=list(best.assumptions),
         seconds=seconds,
         growth=list(result.growth),
+        memory=result.memory,
         notes=notes,
     )

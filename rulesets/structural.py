@@ -151,12 +151,13 @@ WEIGHTS = (
 
 k1, k2 = Tensor("k1"), Tensor("k2")
 known = [constant(k1), constant(k2)]
+apart = [*known, varying(a), varying(b)]  # a constant is not taken apart: 8 = 2 * 4 = 4 * 2 = ...
 GATHERING = (
     rule("add-constants",        (a + k1) + k2,       a + (k1 + k2),       known, dtypes="numeric"),
-    rule("add-constants-across", (a + k1) + (b + k2), (a + b) + (k1 + k2), known, dtypes="numeric"),
-    rule("add-constants-past",   ((a + k1) + b) + k2, (a + b) + (k1 + k2), known, dtypes="numeric"),
+    rule("add-constants-across", (a + k1) + (b + k2), (a + b) + (k1 + k2), apart, dtypes="numeric"),
+    rule("add-constants-past",   ((a + k1) + b) + k2, (a + b) + (k1 + k2), apart, dtypes="numeric"),
     rule("mul-constants",        (a * k1) * k2,       a * (k1 * k2),       known, dtypes="numeric"),
-    rule("mul-constants-across", (a * k1) * (b * k2), (a * b) * (k1 * k2), known, dtypes="numeric"),
+    rule("mul-constants-across", (a * k1) * (b * k2), (a * b) * (k1 * k2), apart, dtypes="numeric"),
 )  # fmt: skip
 
 m, n, v, other = Tensor("m"), Tensor("n"), Tensor("v"), Tensor("other")

@@ -205,6 +205,7 @@ def test_shared_sums_are_not_regrouped() -> None:
 def test_node_limit_stops_growth() -> None:
     result = saturate(_chain(12), default_rules(), limits=Limits(nodes=300))
     assert result.stop_reason == "nodes"
+    assert result.states
 
 
 def test_iteration_limit_stops() -> None:
@@ -215,15 +216,6 @@ def test_iteration_limit_stops() -> None:
 def test_saturation_is_deterministic() -> None:
     states = [saturate(_chain(6), default_rules()).states[-1] for _ in range(2)]
     assert states[0] == states[1]
-
-
-def test_time_limit_leaves_an_earlier_state() -> None:
-    limits = Limits(nodes=10**7, iterations=50, seconds=3.0)
-    start = time.monotonic()
-    result = saturate(_chain(14), default_rules(), limits=limits)
-    assert time.monotonic() - start < 20
-    assert result.stop_reason in ("time", "saturated", "iterations")
-    assert result.states
 
 
 def test_worker_is_reused() -> None:

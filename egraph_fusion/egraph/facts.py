@@ -10,6 +10,7 @@ from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import OPAQUE, Constructor, attr_ids, expressible
 from egraph_fusion.egraph.range_check import Values, is_calm
 from egraph_fusion.egraph.ranges import Facts, graph_facts
+from egraph_fusion.egraph.regrouping import open_values
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.ops import declared
@@ -62,7 +63,7 @@ def load_graph(graph: Graph, assumed: Mapping[str, Facts] | None = None) -> Load
         *(line for t in terms for line in _term_commands(graph, values, t)),
         *(line for v, k in values.items() for line in _facts(graph, interner, v, k, facts[v])),
         *_opaque_facts(graph, values, terms),
-        *_open(graph, values),
+        *(f"(open (val {values[v]}))" for v in open_values(graph)),
     ]
     known = [(v, facts[v]) for v in values]
     kinds = Values(
@@ -171,12 +172,3 @@ def _opaque_facts(graph: Graph, values: dict[str, int], terms: tuple[Term, ...])
         if t.constructor.op == OPAQUE:
             outputs = graph.nodes[t.node].outputs
             yield from (f"(tame (val {values[o]}))" for o in outputs if o)
-
-
-def _open(graph: Graph, values: dict[str, int]) -> Iterator[str]:
-    uses: dict[str, int] = dict.fromkeys(graph.outputs, 2)
-    for n in graph.nodes:
-        for v in n.reads:
-            uses[v] = uses.get(v, 0) + 1
-    for n in graph.nodes:
-        yield from (f"(open (val {values[o]}))" for o in n.outputs if o and uses.get(o) == 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
-from egraph_fusion.egraph import analyses
+from egraph_fusion.egraph import analyses, uniform
 from egraph_fusion.egraph.demand import Demand, num_demand, out_demand, type_commands
 from egraph_fusion.egraph.facts import Loaded
 from egraph_fusion.egraph.language import DECLARATIONS, FACTS, RULES, Constructor, rule_line
@@ -54,17 +54,22 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     ordered = sorted(constructors, key=str)
     for c in ordered:
         demands += analyses.demands(interner, c)
+    uniforms = [c for c in ordered if uniform.computes(c)]
+    demands += [uniform.uniform_demand(interner, c) for c in uniforms]
     for t in texts:
         demands += t.demands
     by_want = {d.want: d for d in demands}
     commands = [
         *DECLARATIONS.strip().splitlines(),
+        uniform.DECLARATION,
         *(line for d in by_want.values() for line in d.declaration()),
         *(line for c in ordered for line in c.declaration()),
         *FACTS.strip().splitlines(),
         f"(set (ty (Absent)) {interner.types(())})",
         *(rule_line(*row) for row in RULES),
         *(line for c in ordered for line in analyses.rules(c)),
+        *(line for c in uniforms for line in uniform.uniform_rules(c)),
+        uniform.RULE,
         *(line for t in texts for line in t.commands),
         *groups(interner),
     ]
@@ -89,6 +94,12 @@ def assuming(r: Rule) -> Rule:
     """Return the rule without its guards on values, which level "real" takes for granted."""
     proven = tuple(g for g in r.when if g not in r.value_guards)
     return replace(r, name=r.name + ASSUMED, when=proven)
+
+
+def family_name(instance: str) -> str:
+    """Return the name of the rule that an instance or reverse direction belongs to."""
+    plain = instance.split("[")[0].split("/")[0].removesuffix(ASSUMED)
+    return plain.removesuffix("-reverse")
 
 
 @lru_cache(maxsize=4096)

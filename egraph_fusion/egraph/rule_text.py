@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from egraph_fusion.egraph.demand import Demand, number_text
+from egraph_fusion.egraph.gathering import exchanges, gathers
 from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.egraph.range_check import ASKED, Values, accumulates, range_demand, range_of
@@ -85,7 +86,9 @@ def rule_text(
     r = replace(r, name=r.name + checks.mark) if checks.mark else r
     m = Match(interner, outputs)
     root = match_term(m, r.lhs)
-    if r.dtypes != "any":  # constants are folded: only movement needs a normal form in them
+    matched = m.atoms[-1].removeprefix(f"(= {root} ").removesuffix(")")
+    if r.dtypes != "any" and not exchanges(r):
+        # Constants are folded: only movement, and sides of an operator, need one form in them.
         m.atoms.append(f"(varies {root})")
     m.atoms += _distinct(m, r)
     check_dtypes(m, r)
@@ -97,6 +100,8 @@ def rule_text(
     actions.lines.append(f"(pending {root} {result})")
     if not isinstance(r.rhs, Apply | Output):
         actions.lines.append(f"(joined {root} {number})")
+    if gathers(r):
+        actions.lines.append(f"(subsume {matched})")
     body = " ".join(m.atoms)
     answers = " ".join(m.questions.values())
     ruleset = f"rule-{number}"
@@ -215,8 +220,8 @@ class _Actions:
         name = f"n{len(self.lines)}"
         self.lines.append(f"(let {name} {c.term(operands, columns)})")
         self.lines.append(f"(set (by-{c.term(operands, columns)[1:]} {self.number})")
-        if any(g.name == "one_consumer" for g in self.rule.when):
-            self.lines.append(f"(open {name})")
+        if p is not self.rule.rhs and any(g.name == "one_consumer" for g in self.rule.when):
+            self.lines.append(f"(open {name})")  # the root may have as many consumers as it had
         return name
 
     def _column(self, p: Apply, name: str, given: Mapping[str, AttrTerm]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from egraph_fusion.egraph.budgets import Limits, Turns
 from egraph_fusion.egraph.demand import type_commands
 from egraph_fusion.egraph.facts import Loaded, load_graph
-from egraph_fusion.egraph.program import Program, program
+from egraph_fusion.egraph.program import Program, family_name, program
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.rule_text import RuleText
 from egraph_fusion.egraph.session import EXCLUSIVE, Worker, WorkerStoppedError, worker
@@ -21,29 +22,19 @@ __all__ = ["Limits", "Saturation", "saturate"]
 
 INTERVAL_ROUNDS = 8
 """Rounds in which intervals are refined per iteration: refinement alone need not end."""
-MATCH_LIMIT = 2000
-"""Matches of a rule in one iteration after which it pauses: BAN iterations, then twice that, ..."""
-BAN = 2
 DIRECTED_LIMIT = 24
 """Iterations of the directed phase; it shrinks terms, so it hardly ever needs them."""
 SETTLE = "(run-schedule (saturate (run types)) (repeat 2 (run facts)) (run asks))"
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Budgets: e-nodes and iterations are deterministic, `seconds` is a safety net."""
-
-    nodes: int = 100_000
-    iterations: int = 12
-    seconds: float = 60.0
-
-
-@dataclass(frozen=True)
 class Saturation:
-    """What saturation left: the program, the states (directed phase first) and how it went.
+    """What saturation left: the program, the states, each part of the next, and how it went.
 
     `hits` says how often each rule matched, `seconds` (of an observed run) how long it was searched
-    for and applied, `growth` how many e-nodes there were after each iteration.
+    for and applied, `growth` how many e-nodes there were after each iteration.  `early` is the
+    state in which the rules to be run first left the e-graph.  `memory` is the most the worker
+    ever held, in bytes; `note` says what went wrong if the worker was stopped.
     """
 
     loaded: Loaded
@@ -55,6 +46,9 @@ class Saturation:
     hits: dict[str, int]
     growth: tuple[int, ...]
     seconds: dict[str, float]
+    early: EState | None = None
+    memory: int = 0
+    note: str = ""
 
 
 @dataclass
@@ -71,12 +65,20 @@ class _Run:
     hits: dict[str, int] = field(default_factory=dict[str, int])
     growth: list[int] = field(default_factory=list[int])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
-    banned: dict[str, int] = field(default_factory=dict[str, int])
-    bans: dict[str, int] = field(default_factory=dict[str, int])
     iterations: int = 0
+    early: EState | None = None
+    loaded_nodes: int = 0
+    changed: bool = True
+    memory: int = 0
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        return self.worker.ask(request, self.deadline)
+        reply = self.worker.ask(request, self.deadline)
+        self.memory = reply["memory"]
+        return reply
+
+    def size(self) -> int:
+        """Return the number of e-nodes."""
+        return int(self.ask({"size": self.program.tables})["size"])
 
 
 def saturate(
@@ -86,23 +88,26 @@ def saturate(
     limits: Limits | None = None,
     assumed: Mapping[str, Facts] | None = None,
     observed: bool = False,
+    first: Collection[str] = (),
 ) -> Saturation:
     """Saturate `graph` under `rules` and return what can be extracted from.
 
-    `assumed` says what is claimed of inputs.  With `observed`, rules are timed and states hold
-    facts.  The result has no state if the worker was stopped before the first one.  Raises
-    OptimizeError if the engine refuses the program.
+    The rules named by `first` are run to their end before the others join them.  `assumed` says
+    what is claimed of inputs.  With `observed`, rules are timed and states hold facts.  The result
+    has no state if the worker was stopped before the first one.  Raises OptimizeError if the
+    engine refuses the program.
     """
     bounds = limits or Limits()
     deadline = time.monotonic() + bounds.seconds
     loaded = load_graph(graph, assumed)
     text = program(loaded, rules, numerics)
+    note = ""
     with EXCLUSIVE:
         run = _Run(loaded, text, worker(), bounds, deadline, observed)
         try:
-            reason = _phases(run)
+            reason = _phases(run, first)
         except WorkerStoppedError as stopped:
-            reason = stopped.reason
+            reason, note = stopped.reason, str(stopped)
     return Saturation(
         loaded,
         tuple(rules),
@@ -113,50 +118,66 @@ def saturate(
         run.hits,
         tuple(run.growth),
         run.seconds,
+        run.early,
+        run.memory,
+        note,
     )
 
 
-def _phases(run: _Run) -> str:
+def _phases(run: _Run, first: Collection[str]) -> str:
+    """Run the first rules, then all; each time those that simplify before those that grow."""
     run.ask({"new": True, "run": "\n".join(run.program.commands)})
     _settle(run)
-    directed = [t for t in run.program.rules if not t.rule.growing]
+    run.loaded_nodes = run.size()
+    rules = run.program.rules
+    early = [t for t in rules if family_name(t.rule.name) in first]
+    if early and len(early) < len(rules):
+        reason = _pair_of_phases(run, early)
+        run.early = run.states[-1]
+        if reason == "nodes":
+            return reason
+    return _pair_of_phases(run, list(rules))
+
+
+def _pair_of_phases(run: _Run, texts: list[RuleText]) -> str:
+    directed = [t for t in texts if not t.rule.growing]
     reason = _iterate(run, directed, DIRECTED_LIMIT)
     _keep_state(run)
-    growing = [t for t in run.program.rules if t.rule.growing]
-    if not growing or reason == "nodes":
+    if len(directed) == len(texts) or reason == "nodes":
         return reason
-    reason = _iterate(run, list(run.program.rules), run.limits.iterations)
+    reason = _iterate(run, texts, run.limits.iterations)
     _keep_state(run)
     return reason
 
 
-def _iterate(run: _Run, texts: list[RuleText], limit: int) -> str:
-    for i in range(limit):
-        active = [t for t in texts if run.banned.get(t.ruleset, -1) < i]
-        changed = _step(run, active, i) if active else False
+def _iterate(run: _Run, texts: Sequence[RuleText], limit: int) -> str:
+    turns = Turns(texts, run.loaded_nodes)
+    allowed = run.limits.enodes(run.loaded_nodes)
+    size = run.growth[-1] if run.growth else run.loaded_nodes
+    for _ in range(limit):
+        active, pausing = turns.active, turns.pausing
+        changed = _step(run, active, turns) if active else False
         run.iterations += 1
         settled = _settle(run)
-        size = run.ask({"size": run.program.tables})["size"]
+        run.changed = run.changed or changed or settled
+        before, size = size, run.size()
         run.growth.append(size)
-        if not changed and not settled and len(active) == len(texts):
-            return "saturated"
-        if size > run.limits.nodes:
+        if size > allowed or size * size > 2 * allowed * before:  # as the next step would
             return "nodes"
-        if size > 2 * run.states[-1].n_nodes if run.states else False:
+        if not changed and not settled and not pausing:
+            return "matches" if turns.retired else "saturated"
+        if run.states and size > 2 * run.states[-1].n_nodes:
             _keep_state(run)
     return "iterations"
 
 
-def _step(run: _Run, texts: list[RuleText], iteration: int) -> bool:
-    reply = _timed(run, texts) if run.observed else run.ask({"run": _schedule(texts)})
+def _step(run: _Run, active: list[RuleText], turns: Turns) -> bool:
+    reply = _timed(run, active) if run.observed else run.ask({"run": _schedule(active)})
     matches: dict[str, int] = reply["matches"]
-    for t in texts:
-        found = matches.get(t.rule.name, 0)
-        if found:
+    for t in active:
+        if found := matches.get(t.rule.name, 0):
             run.hits[t.rule.name] = run.hits.get(t.rule.name, 0) + found
-        if found > MATCH_LIMIT:
-            times = run.bans[t.ruleset] = run.bans.get(t.ruleset, 0) + 1
-            run.banned[t.ruleset] = iteration + BAN * times
+    turns.note(matches)
     return bool(reply["updated"])
 
 
@@ -199,6 +220,10 @@ def _answers(run: _Run, fresh: dict[str, list[list[Any]]], intervals: bool) -> l
 
 
 def _keep_state(run: _Run) -> None:
+    """Read the state out, unless it is the last one still."""
+    if run.states and not run.changed:
+        return
     names = table_names(run.program.constructors)
     reply = run.ask({"rows": [*names, *FACTS] if run.observed else names})
     run.states.append(read_state(reply["rows"], run.program.constructors, run.loaded))
+    run.changed = False

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 from egraph_fusion.errors import OptimizeError
 
-MEMORY_LIMIT = 6 << 30
+MEMORY_LIMIT = 4 << 30
 """Bytes of address space the worker may use (its libraries map about 1 GiB)."""
 
 
@@ -33,6 +34,7 @@ class Worker:
     def __init__(self, memory: int = MEMORY_LIMIT) -> None:
         """Start the process."""
         self.owner = os.getpid()
+        self.memory = memory
         self.process = subprocess.Popen(
             [sys.executable, "-m", "egraph_fusion.egraph.worker"],
             stdin=subprocess.PIPE,
@@ -61,16 +63,22 @@ class Worker:
         except BrokenPipeError:
             line = b""
         if not line:
-            code = self.process.wait()
-            self.close()
-            reason = "memory" if code == -6 else "crash"
-            raise WorkerStoppedError(reason, f"the e-graph worker ended with exit code {code}")
+            raise self._ended(self.process.wait())
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:
             if reply["panic"]:
                 self.close()
             raise OptimizeError(f"the e-graph engine refused a program: {reply['error']}")
         return reply
+
+    def _ended(self, code: int) -> WorkerStoppedError:
+        """Say why the process ended: it aborts itself where it meets the memory limit."""
+        self.close()
+        if code == -signal.SIGABRT:
+            limit = f"{self.memory / 2**30:.1f} GiB"
+            return WorkerStoppedError("memory", f"the e-graph needs more than the worker's {limit}")
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return WorkerStoppedError("crash", f"the e-graph worker was ended {how}")
 
     def _line(self, deadline: float) -> bytes:
         assert self.process.stdout is not None

@@ -83,7 +83,6 @@ class Engine:
         return [
             [self._value(s, v) for s, v in zip(sorts, [*row.inputs, row.output], strict=True)]
             for row in function.rows
-            if not row.subsumed
         ]
 
     def _value(self, sort: str, value: Any) -> Any:
@@ -115,6 +114,12 @@ def answer(engine: Engine, request: dict[str, Any]) -> dict[str, Any]:
     return reply
 
 
+def peak_memory() -> int:
+    """Return the most bytes that the process ever held in memory."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
 def main() -> None:
     """Answer requests until standard input ends."""
     engine = Engine()
@@ -124,12 +129,16 @@ def main() -> None:
             resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
         if request.get("new"):
             engine = Engine()
+        reply: dict[str, Any]
         try:
             reply = answer(engine, request)
+        except MemoryError:  # as the engine does when it meets the limit
+            os.abort()
         except BaseException as e:  # a Rust panic is not an Exception
             reply = {"error": str(e) or type(e).__name__, "panic": not isinstance(e, Exception)}
             if isinstance(e, KeyboardInterrupt | SystemExit):
                 return
+        reply["memory"] = peak_memory()
         sys.stdout.write(json.dumps(reply) + "\n")
         sys.stdout.flush()
 
