@@ -11,6 +11,7 @@ from expression_values import applies, close, inputs_of, terms, value
 import egraph_fusion as ef
 from egraph_fusion import rulesets
 from egraph_fusion.experiment.explanation import Explanation, fewest
+from egraph_fusion.experiment.expressions import graph_of
 from egraph_fusion.experiment.leaves import Leaf
 from egraph_fusion.frontend.example_models import example_path, materialize
 from egraph_fusion.rulesets import guards, ops
@@ -141,6 +142,17 @@ def test_a_model_explains_its_own_tensors() -> None:
     assert why.rules == ("concat-over-unary",)
     assert applies(why.steps[0])
     assert str(why.steps[-1].after) == str(joined)
+
+
+def test_a_term_over_tensors_that_the_model_computes() -> None:
+    graph = graph_of([ops.relu(A * C + B * C)]).graph
+    found = ef.explore(graph)
+    first, second = (found.tensor(n.outputs[0]) for n in graph.nodes if n.op == "Mul")
+    why = found.why(graph.nodes[2].outputs[0], second + first)
+    assert why.rules == ("add-order",)
+    assert applies(why.steps[0])
+    whole = found.why(graph.outputs[0], ops.relu((A + B) * C))
+    assert "mul-over-add" in whole.rules
 
 
 def test_fewest_keeps_what_the_property_needs() -> None:

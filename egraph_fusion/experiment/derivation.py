@@ -9,7 +9,7 @@ the replay: only terms of its e-graph are made, and its facts decide guards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -105,14 +105,15 @@ class Proofs:
             term = self.parents[term]
         return term
 
-    def load(self, graph: Graph) -> dict[str, int]:
-        """Add the terms of a graph whose inputs the universe knows; return each value's number.
+    def load(self, graph: Graph, known: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Add the terms of a graph; return each value's number.
 
-        Raises UnknownTermError if the universe does not hold one of them.
+        Its inputs are `known` terms or inputs of the universe.  Raises UnknownTermError if the
+        universe does not hold one of the terms.
         """
         own = self.universe.loaded
         loaded = own if graph is own.graph else load_graph(graph)
-        found = {v: self.add(self._input(v)) for v in graph.inputs if v in own.values}
+        found = {v: self._input(v, known or {}) for v in graph.inputs}
         found |= {v: self.add(self._constant(c)) for v, c in graph.constants.items()}
         names = {k: v for v, k in loaded.values.items()}
         for t in loaded.terms:
@@ -128,8 +129,12 @@ class Proofs:
             found |= {v: self.add(ENode(OUT, (number,), (i,))) for i, v in enumerate(outputs) if v}
         return found
 
-    def _input(self, name: str) -> ENode:
-        return ENode("Input", (), (self.universe.loaded.values[name],))
+    def _input(self, name: str, known: Mapping[str, int]) -> int:
+        if name in known:
+            return known[name]
+        if name not in self.universe.loaded.values:
+            raise UnknownTermError(f"the e-graph has no tensor called {name!r}")
+        return self.add(ENode("Input", (), (self.universe.loaded.values[name],)))
 
     def _absent(self) -> int:
         return self.add(ENode("Absent", (), ()))

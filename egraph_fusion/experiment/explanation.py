@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import OptimizeError
@@ -17,7 +18,6 @@ from egraph_fusion.experiment.queries import Query
 from egraph_fusion.experiment.regions import regions
 from egraph_fusion.experiment.view import View
 from egraph_fusion.ir.graph import Graph
-from egraph_fusion.optimizer import family_name
 from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
 from egraph_fusion.rulesets.rule import Rule
 
@@ -189,7 +189,7 @@ def _replayed(
 def _ends(local: Problem, proofs: Proofs, values: Mapping[str, int]) -> tuple[int, int]:
     found: list[int] = []
     for q in (local.first, local.second):
-        found.append(values[q.value] if q.graph is None else proofs.load(q.graph)[q.value])
+        found.append(values[q.value] if q.graph is None else proofs.load(q.graph, values)[q.value])
     proofs.close()
     return found[0], found[1]
 
