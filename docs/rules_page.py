@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rule_costs import flops
 
@@ -35,14 +37,21 @@ the same rules. Identities, constant folding and weights that absorb scales are 
 - **shown**: *proven*: both sides are one rational function of the elements, in any shape. *proven
   in shapes*: that in the shapes tried. *tested*: by random operands against exact arithmetic.
   All are tested too: `egraph-fusion rules verify`.
-- **uses**: nodes of optimised models that the rule stands behind, and in how many of the {models}
-  models of the last count. A dash says that none was found.
+- **uses**: in how many of the {models} models of the last count (nets of the zoos, collected models,
+  faults of other optimisers, ONNX's light models and PyTorch tests) the result owes something to the
+  rule: it made a node of the result, or it belongs to a smallest set of rules that reaches a result
+  as good (without one of them, FLOPs, bytes or operators are more). In brackets: in how many the
+  latter holds. A dash says that no use was found.
+  {found}
+- **rule**: the name leads to the rule's witness, a small graph as networks hold it that the whole
+  pipeline leaves dearer without the rule. `python tests/rule_witness.py NAME` prints both costs and
+  results; `tests/test_witnesses.py` holds it for every rule.
 
 No rule but the ten printed in the paper follows from the other 148 and the structural ones within
 three iterations: `python tests/rule_derivation.py` says so rule by rule and
 `tests/test_rule_counts.py` holds it. Of those ten, `abs-around-product` and `square-less-multiple`
-do follow. `python benchmarks/rule_uses.py MODELS > docs/rule_uses.json` counts the uses;
-the file names the models.
+do follow. `python benchmarks/rule_uses.py docs/rule_uses.json MODELS` counts the uses; the file
+names the models.
 
 Of the 120 equalities published with TENSAT (after TASO), all hold, four of them only where joined
 groups have equally many filters, which typing does not ask for; our verifier accepts each with its
@@ -60,15 +69,43 @@ def shown(rule: Rule) -> str:
     return "proven" if proof.every_shape and proof.domain else "proven in shapes"
 
 
-def row(rule: Rule, uses: dict[str, dict[str, int]]) -> str:
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """In how many models a rule has a use, and in how many a smallest set of rules holds it."""
+
+    models: int
+    needed: int
+
+    def __str__(self) -> str:
+        """Print as a cell."""
+        return f"{self.models} ({self.needed})" if self.models else "-"
+
+
+def tallies(counted: dict[str, dict[str, Any]]) -> dict[str, Tally]:
+    """Return the tally of every rule of the 149 from what was counted, model by model."""
+    return {
+        r.name: Tally(
+            sum(r.name in m["made"] or r.name in m["needed"] for m in counted.values()),
+            sum(r.name in m["needed"] for m in counted.values()),
+        )
+        for r in rulesets.ALL
+    }
+
+
+def found(uses: dict[str, Tally]) -> str:
+    """Say how many rules have uses."""
+    models = sum(t.models > 0 for t in uses.values())
+    needed = sum(t.needed > 0 for t in uses.values())
+    return f"{models} of the 149 rules have uses, {needed} of them in a smallest set."
+
+
+def row(rule: Rule, uses: dict[str, Tally]) -> str:
     """One row of a family's table."""
     arrow = "<=>" if rule.both else "=>"
     guards = ", ".join(f"`{g}`" for g in rule.guards)
     before, after = flops(rule)
-    count = uses.get(rule.name)
-    used = f"{count['uses']} in {count['models']}" if count else "-"
     cells = (
-        f"`{rule.name}`",
+        f"[`{rule.name}`](../rulesets/witnesses/{rule.name}.txt)",
         rule.schema,
         f"`{rule.lhs} {arrow} {rule.rhs}`",
         guards,
@@ -76,13 +113,13 @@ def row(rule: Rule, uses: dict[str, dict[str, int]]) -> str:
         rule.level,
         f"{before} → {after}",
         shown(rule),
-        used,
+        str(uses[rule.name]),
         rule.source,
     )
     return f"| {' | '.join(cells)} |"
 
 
-def family_table(family: str, uses: dict[str, dict[str, int]]) -> Iterator[str]:
+def family_table(family: str, uses: dict[str, Tally]) -> Iterator[str]:
     """Lines of one family's section."""
     rules = [r for r in rulesets.ALL if r.family == family]
     heads = ("rule", "schema", "formula", "guards", "dtypes", "level", "FLOPs", "shown", "uses")
@@ -103,8 +140,8 @@ def class_lines() -> Iterator[str]:
 def rules_page() -> str:
     """The page of the 149 rules."""
     counted = json.loads(USES.read_text())
+    uses = tallies(counted)
     families = dict.fromkeys(r.family for r in rulesets.ALL)
-    with_uses = sum(r.name in counted["rules"] for r in rulesets.ALL)
-    lines = [HEAD.format(models=len(counted["models"])), f"{with_uses} rules have uses there."]
-    tables = [line for f in families for line in family_table(f, counted["rules"])]
-    return "\n".join([*lines, *tables, *class_lines()]) + "\n"
+    head = HEAD.format(models=len(counted), found=found(uses))
+    tables = [line for f in families for line in family_table(f, uses)]
+    return "\n".join([head, *tables, *class_lines()]) + "\n"
