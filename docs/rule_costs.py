@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from egraph_fusion.egraph.pricing import nominal
+from egraph_fusion.ir.dims import nominal
 from egraph_fusion.ir.graph import AttrValue, frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.operator import normalized
@@ -26,7 +26,7 @@ from egraph_fusion.rulesets.rule import Rule
 Dims = tuple[int, ...]
 N = 64
 MATRIX, COLUMN, IMAGE, FILTERS = (N, N), (N, 1), (1, 8, 16, 16), (8, 8, 3, 3)
-GUARDED: dict[str, Dims] = {"one_element": (1,), "size_one_along": COLUMN}
+GUARDED: dict[str, Dims] = {"one_element": (1,), "fits_reduced": COLUMN}
 """Shapes of tensors that a guard asks to be small."""
 PLACED: dict[tuple[str, int], Dims] = {
     ("Conv", 0): IMAGE,
@@ -60,6 +60,8 @@ VARIABLES: dict[str, tuple[AttrValue, ...]] = {
     "axis": (1,),
     "keepdims": (1,),
     "perm": ((1, 0),),
+    "pads": ((1, 1, 1, 1),),
+    "dilations": ((1, 1),),
 }
 """Values of attribute variables by what they stand for: the first one met, the second."""
 

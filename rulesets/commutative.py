@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import axes_before
+from egraph_fusion.rulesets.functions import axes_before, perm_reduced
 from egraph_fusion.rulesets.guards import (
     broadcasts_into,
+    fits_reduced,
     nonneg,
     one_element,
     positive,
     rank_at_least,
     same_rank,
     same_shape,
-    size_one_along,
     swaps_last_two,
 )
 from egraph_fusion.rulesets.operations import ops
@@ -57,16 +57,15 @@ SIGNS = (
 
 total, mean = ops.reduce_sum, ops.reduce_mean
 peak, floor, prod = ops.reduce_max, ops.reduce_min, ops.reduce_prod
-across = [size_one_along(k, a, axes)]
-K = {"axes": axes, "keepdims": 1}
-KEEP = {"axes": axes, "keepdims": keep}
+across = [fits_reduced(k, a, axes, keep)]
+K = {"axes": axes, "keepdims": keep}
 
 REDUCTIONS = (
     rule("sum-shift-left", total(ops.bit_shift(a, k, direction="LEFT"), **K),
          ops.bit_shift(total(a, **K), k, direction="LEFT"), across, dtypes="uint", source=PAPER),
-    rule("prod-exp",    prod(ops.exp(a), **KEEP),     ops.exp(total(a, **KEEP)),  source=PAPER),
-    rule("sum-neg",     total(-a, **KEEP),            -total(a, **KEEP)),
-    rule("mean-neg",    mean(-a, **KEEP),             -mean(a, **KEEP)),
+    rule("prod-exp",    prod(ops.exp(a), **K),        ops.exp(total(a, **K)),     source=PAPER),
+    rule("sum-neg",     total(-a, **K),               -total(a, **K)),
+    rule("mean-neg",    mean(-a, **K),                -mean(a, **K)),
     rule("sum-scale",   total(a * k, **K),            total(a, **K) * k,          across),
     rule("sum-divide",  total(a / k, **K),            total(a, **K) / k,          across),
     rule("mean-scale",  mean(a * k, **K),             mean(a, **K) * k,           across),
@@ -77,23 +76,22 @@ REDUCTIONS = (
     rule("min-shift",   floor(a + k, **K),            floor(a, **K) + k,          across),
     rule("max-scale",   peak(a * k, **K),          peak(a, **K) * k,          [*across, nonneg(k)]),
     rule("min-scale",   floor(a * k, **K),         floor(a, **K) * k,         [*across, nonneg(k)]),
-    rule("max-increasing", peak(rising(a), **KEEP),   rising(peak(a, **KEEP)),
-         schema="increasing"),
-    rule("min-increasing", floor(rising(a), **KEEP),  rising(floor(a, **KEEP)),
-         schema="increasing"),
-    rule("max-neg",     peak(-a, **KEEP),             -floor(a, **KEEP)),
-    rule("min-neg",     floor(-a, **KEEP),            -peak(a, **KEEP)),
-    rule("prod-recip",  prod(ops.reciprocal(a), **KEEP), ops.reciprocal(prod(a, **KEEP))),
-    rule("prod-abs",    prod(ops.abs(a), **KEEP),     ops.abs(prod(a, **KEEP))),
-    rule("prod-sqrt",   prod(ops.sqrt(a), **KEEP),    ops.sqrt(prod(a, **KEEP)),  [nonneg(a)]),
-    rule("sum-log",     total(ops.log(a), **KEEP),    ops.log(prod(a, **KEEP)),   [positive(a)]),
+    rule("max-increasing", peak(rising(a), **K),      rising(peak(a, **K)),   schema="increasing"),
+    rule("min-increasing", floor(rising(a), **K),     rising(floor(a, **K)),  schema="increasing"),
+    rule("max-neg",     peak(-a, **K),                -floor(a, **K)),
+    rule("min-neg",     floor(-a, **K),               -peak(a, **K)),
+    rule("prod-recip",  prod(ops.reciprocal(a), **K), ops.reciprocal(prod(a, **K))),
+    rule("prod-abs",    prod(ops.abs(a), **K),        ops.abs(prod(a, **K))),
+    rule("prod-sqrt",   prod(ops.sqrt(a), **K),       ops.sqrt(prod(a, **K)),     [nonneg(a)]),
+    rule("sum-log",     total(ops.log(a), **K),       ops.log(prod(a, **K)),      [positive(a)]),
     rule("l1-scale",    ops.reduce_l1(a * k, **K),    ops.reduce_l1(a, **K) * ops.abs(k), across),
-    rule("sum-abs",     total(ops.abs(a), **KEEP),    ops.reduce_l1(a, **KEEP)),
-    rule("sum-square",  total(a * a, **KEEP),         ops.reduce_sum_square(a, **KEEP)),
+    rule("sum-abs",     total(ops.abs(a), **K),       ops.reduce_l1(a, **K)),
+    rule("sum-square",  total(a * a, **K),            ops.reduce_sum_square(a, **K)),
     rule("reduce-transposed",
-         reduction(ops.transpose(a, perm=p), axes=axes, keepdims=1),
-         ops.transpose(reduction(a, axes=axes_before(axes, p), keepdims=1), perm=p),
-         growing=True, both=False, schema="reduction"),
+         reduction(ops.transpose(a, perm=p), **K),
+         ops.transpose(reduction(a, axes=axes_before(axes, p), keepdims=keep),
+                       perm=perm_reduced(p, axes, keep)),
+         growing=True, schema="reduction"),
 )  # fmt: skip
 
 MOVEMENT = (

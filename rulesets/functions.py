@@ -50,9 +50,11 @@ def axes_before(axes: AttrValue, perm: AttrValue) -> AttrValue:
 
 
 @_function
-def perm_without(perm: AttrValue, axes: AttrValue) -> AttrValue:
-    """What is left of `perm` when the result's `axes` are dropped."""
+def perm_reduced(perm: AttrValue, axes: AttrValue, keepdims: AttrValue) -> AttrValue:
+    """What is left of `perm` when the result is reduced along `axes`."""
     p = _ints(perm)
+    if keepdims:
+        return p
     gone = {p[a] for a in _ints(axes)}
     left = [q for i, q in enumerate(p) if i not in _ints(axes)]
     return tuple(q - sum(g < q for g in gone) for q in left)

@@ -197,15 +197,18 @@ def broadcasts_into(a: Shape, b: Shape) -> bool:
 @_guard(Form.TYPE, 3)
 def size_one_along(k: Shape, x: Shape, axes: AttrValue) -> bool:
     """`k` broadcasts into `x` and has size 1 along these axes of `x`."""
-    shift = len(x) - len(k)
-    along = [a - shift for a in _ints(axes) if a >= shift]
-    return broadcasts_into_shapes(k, x) and all(k[a] == 1 for a in along)
+    return size_one_along_shapes(k, x, axes)
 
 
-@_guard(Form.TYPE, 2)
-def nonempty_along(x: Shape, axes: AttrValue) -> bool:
-    """The tensor has at least one element along each of these axes."""
-    return all(isinstance(x[a], int) and x[a] != 0 for a in _ints(axes))
+@_guard(Form.TYPE, 4)
+def fits_reduced(k: Shape, x: Shape, axes: AttrValue, keepdims: AttrValue) -> bool:
+    """`k` broadcasts into `x`, and in the same way into `x` reduced along these axes."""
+    if not size_one_along_shapes(k, x, axes):
+        return False
+    left = len(x) - len(_ints(axes))
+    # Without the reduced axes, those before them stand further right, where `k` has others.
+    moved = k[: max((a + 1 + len(k) - len(x) for a in _ints(axes)), default=0)]
+    return bool(keepdims) or (len(k) <= left and all(d == 1 for d in moved))
 
 
 @_guard(Form.TYPE, 2)
@@ -270,6 +273,13 @@ def along_last(c: Shape, x: Shape) -> bool:
 def broadcasts_into_shapes(a: Shape, b: Shape) -> bool:
     """Whether broadcasting shape `a` with `b` gives `b`."""
     return broadcast(a, b) == b
+
+
+def size_one_along_shapes(k: Shape, x: Shape, axes: AttrValue) -> bool:
+    """Whether shape `k` broadcasts into `x` and has size 1 along these axes of `x`."""
+    shift = len(x) - len(k)
+    along = [a - shift for a in _ints(axes) if a >= shift]
+    return broadcasts_into_shapes(k, x) and all(k[a] == 1 for a in along)
 
 
 def _ints(value: Any) -> tuple[int, ...]:

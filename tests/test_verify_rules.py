@@ -16,7 +16,7 @@ from egraph_fusion.rulesets.verification import verify
 from egraph_fusion.rulesets.verify_result import Counterexample, Verification
 
 a, b, c, x, w = rulesets.tensors("a b c x w")
-axes, perm, p = rulesets.attrs("axes perm p")
+axes, perm, p, keep = rulesets.attrs("axes perm p keep")
 total, conv = ops.reduce_sum, ops.conv
 cut = ops.slice(a, attrs=p)
 EACH = pytest.mark.parametrize("r", rulesets.default_rules(), ids=lambda r: r.name)
@@ -45,6 +45,12 @@ WRONG = {
     "broadcasting": rule("r", (a + b) - b, a),
     "rank of a sum": rule(
         "r", total(a + b, axes=axes), total(a, axes=axes) + total(b, axes=axes)
+    ),
+    "dropped axes": rule(
+        "r",
+        total(a * b, axes=axes, keepdims=keep),
+        total(a, axes=axes, keepdims=keep) * b,
+        [guards.size_one_along(b, a, axes)],
     ),
     "mean of unequal": rule("r", ops.reduce_mean(a, axes=axes), ops.reduce_sum(a, axes=axes)),
     "transposition": rule("r", ops.transpose(a @ b, perm=perm), ops.transpose(a, perm=perm) @ b),

@@ -1,0 +1,74 @@
+"""Guards and functions on axes say just what numpy's reductions need, in every small case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, permutations, product
+
+import numpy as np
+import pytest
+
+from egraph_fusion.ir.graph import Array
+from egraph_fusion.rulesets.functions import call
+from egraph_fusion.rulesets.guards import GUARDS
+
+Sizes = tuple[int, ...]
+SHAPES: list[Sizes] = [s for rank in range(4) for s in product((1, 2, 3), repeat=rank)]
+fits_reduced = GUARDS["fits_reduced"].test
+
+
+def _axes(rank: int) -> Iterator[Sizes]:
+    for count in range(rank + 1):
+        yield from combinations(range(rank), count)
+
+
+def _computed(name: str, *values: object) -> Sizes:
+    """Apply a function of the rules that gives axes."""
+    found = call(name, values)
+    assert isinstance(found, tuple)
+    return tuple(a for a in found if isinstance(a, int))
+
+
+def _same(x: Array, y: Array) -> bool:
+    return x.shape == y.shape and bool((x == y).all())
+
+
+def _broadcasts(shape: Sizes, into: Sizes) -> bool:
+    try:
+        return np.broadcast_shapes(shape, into) == into
+    except ValueError:
+        return False
+
+
+def _scales_after(x: Array, k: Array, axes: Sizes, keep: bool) -> bool:
+    """Whether numpy gives the same sum when `x` is scaled after it."""
+    total = x.sum(axes, keepdims=keep)
+    try:
+        return _same((x * k).sum(axes, keepdims=keep), total * k)
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_fits_reduced_is_what_scaling_a_sum_needs(keep: bool) -> None:
+    rng = np.random.default_rng(0)
+    wrong: list[tuple[Sizes, Sizes, Sizes]] = []
+    for shape, scale in product(SHAPES, SHAPES):
+        x, k = rng.integers(1, 1000, shape), rng.integers(2, 1000, scale)
+        for axes in _axes(len(shape)):
+            expected = _broadcasts(scale, shape) and _scales_after(x, k, axes, keep)
+            if fits_reduced(scale, shape, axes, int(keep)) != expected:
+                wrong.append((scale, shape, axes))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("perm", [p for rank in range(4) for p in permutations(range(rank))])
+def test_reducing_a_transposed_tensor_transposes_the_reduced_one(perm: Sizes, keep: bool) -> None:
+    x = np.random.default_rng(0).integers(0, 1000, (2, 3, 4)[: len(perm)])
+    for axes in _axes(len(perm)):
+        inner = _computed("axes_before", axes, perm)
+        outer = _computed("perm_reduced", perm, axes, int(keep))
+        total = np.asarray(x.sum(inner, keepdims=keep))
+        expected = np.asarray(np.transpose(x, perm).sum(axes, keepdims=keep))
+        assert _same(np.transpose(total, outer), expected), axes
