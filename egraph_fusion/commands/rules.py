@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from egraph_fusion import terminal
+from egraph_fusion.commands import rule_tables
 from egraph_fusion.commands.options import Debug, Json
 from egraph_fusion.commands.outcome import emit, errors
 from egraph_fusion.output_files import output_path, write_text
@@ -19,7 +19,7 @@ def rules_list(as_json: Json = False, debug: Debug = False) -> None:
     from egraph_fusion import rulesets
 
     with errors(debug):
-        emit(as_json, terminal.rules_data(rulesets.ALL), terminal.rules_table(rulesets.ALL))
+        emit(as_json, rule_tables.rules_data(rulesets.ALL), rule_tables.rules_table(rulesets.ALL))
 
 
 def rules_show(
@@ -32,7 +32,7 @@ def rules_show(
 
     with errors(debug):
         found = rulesets.find(name)
-        emit(as_json, terminal.rule_data(found), terminal.rule_text(found))
+        emit(as_json, rule_tables.rule_data(found), rule_tables.rule_text(found))
 
 
 def rules_verify(
