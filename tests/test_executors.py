@@ -50,11 +50,16 @@ def outcome(processes: LocalProcesses, wanted: Task) -> Outcome:
 
 
 def gone(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return True
-    return state == "Z"
+    """Whether a process has ended; being killed takes a moment."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def test_tasks_are_shared_by_workers_and_each_has_its_reply(processes: LocalProcesses) -> None:

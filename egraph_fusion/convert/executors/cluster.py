@@ -22,6 +22,11 @@ from egraph_fusion.version import __version__
 POLL_SECONDS = 0.2
 PATIENCE = 60.0
 """Seconds without any worker after which a cluster counts as lost."""
+SETTLING = 1.0
+"""Seconds after which all that a dead worker had said has come to us."""
+MOST_LOSSES = 20
+"""Times that Dask may give up a task that took down, as far as we heard, fewer than ATTEMPTS."""
+BEGUN, ENDED = "", "."
 
 _DECIDING = ("egglog", "highspy", "numpy", "onnx")
 
@@ -54,9 +59,18 @@ class DaskCluster:
             raise
 
     @property
+    def address(self) -> str:
+        """Where the scheduler is."""
+        return str(self._client.scheduler.address)
+
+    @property
     def slots(self) -> int:
         """How many tasks run at a time."""
         return max(1, sum(int(n) for n in self._client.nthreads().values()))
+
+    def wait(self, workers: int) -> None:
+        """Wait until there are so many workers: one that died may be on its way back."""
+        self._client.wait_for_workers(workers, timeout=PATIENCE)
 
     def require_folder(self, folder: Path) -> None:
         """Raise EgraphFusionError unless every worker sees `folder`."""
@@ -84,7 +98,7 @@ class DaskCluster:
 
     def _expect_workers(self, address: str) -> None:
         try:
-            self._client.wait_for_workers(1, timeout=PATIENCE)
+            self.wait(1)
         except TimeoutError as error:
             raise EgraphFusionError(f"the Dask cluster at {address!r} has no workers") from error
         ours = versions()
@@ -103,10 +117,11 @@ class _Run:
         self.client = client
         self.name = name
         self.tasks = {t.name: t for t in tasks}
-        self.order = [t.name for t in tasks]
         self.seen: queue.Queue[tuple[str, Any]] = queue.Queue()
         self.futures: dict[str, Any] = {}
-        self.starts: Counter[str] = Counter()
+        self.open: Counter[str] = Counter()  # how often a task was begun and not ended
+        self.losses: Counter[str] = Counter()
+        self.lost: dict[str, float] = {}
         self.checked = time.monotonic()
         self.workers_seen = self.checked
 
@@ -114,7 +129,8 @@ class _Run:
         """Yield what happens until every task has its outcome."""
         self.client.subscribe_topic(self.name, self._heard)
         try:
-            self._submit()
+            for name in self.tasks:
+                self._submit(name)
             while self.futures:
                 if stop.is_set():
                     yield from self._cancelled()
@@ -125,18 +141,17 @@ class _Run:
             self._abandon()
             self.client.unsubscribe_topic(self.name)
 
-    def _submit(self) -> None:
-        for name in self.order:
-            future = self.client.submit(
-                perform,
-                self.tasks[name].to_dict(),
-                self.name,
-                key=f"{self.name}-{name}",
-                pure=False,
-                retries=0,
-            )
-            self.futures[name] = future
-            future.add_done_callback(partial(self._ended, name))
+    def _submit(self, name: str) -> None:
+        future = self.client.submit(
+            perform,
+            self.tasks[name].to_dict(),
+            self.name,
+            key=f"{self.name}-{self.losses[name]}-{name}",
+            pure=False,
+            retries=0,
+        )
+        self.futures[name] = future
+        future.add_done_callback(partial(self._ended, name))
 
     def _heard(self, event: tuple[float, Any]) -> None:
         self.seen.put(("stage", event[1]))
@@ -145,39 +160,60 @@ class _Run:
         self.seen.put(("done", name))
 
     def _next(self) -> Iterator[Event]:
+        yield from self._judge()
         try:
             kind, what = self.seen.get(timeout=POLL_SECONDS)
         except queue.Empty:
             return
         if kind == "done":
             yield from self._done(what)
-            return
-        name, stage = what["task"], what["stage"]
-        if name not in self.futures:
-            return
-        if stage:
+        elif what["task"] in self.futures:
+            yield from self._told(what["task"], what["stage"])
+
+    def _told(self, name: str, stage: str) -> Iterator[Event]:
+        """A worker says that it has begun or ended a task, or how far it is."""
+        if stage not in (BEGUN, ENDED):
             yield Stage(name, stage)
             return
-        self.starts[name] += 1
-        if self.starts[name] > ATTEMPTS:
+        self.open[name] += 1 if stage == BEGUN else -1
+        if self.open[name] > ATTEMPTS:
             self.futures.pop(name).cancel()
             yield _killer(name)
 
     def _done(self, name: str) -> Iterator[Outcome]:
-        future = self.futures.pop(name, None)
-        if future is None:
+        future = self.futures.get(name)
+        if future is None or name in self.lost:
             return
-        if future.status == "finished":
-            yield Outcome.of(future.result())
-            return
-        error = future.exception() if future.status == "error" else None
-        if type(error).__name__ == "KilledWorker":
-            yield _killer(name)
-            return
-        if error is None:
-            raise WorkersFailedError("the Dask cluster has dropped the work: is it still there?")
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        yield Outcome(name, failure=Failure.BUG, message=f"the cluster failed: {text}")
+        try:
+            outcome = Outcome.of(future.result(timeout=PATIENCE))
+        except Exception as error:  # Dask's own errors have no common base
+            if future.status == "error" and type(error).__name__ != "KilledWorker":
+                text = " ".join(f"{type(error).__name__}: {error}".split())
+                outcome = Outcome(name, failure=Failure.BUG, message=f"the cluster failed: {text}")
+            else:
+                # Its worker has died under it or with its result.  What is on its way to us about
+                # how often it was begun decides, so wait for that.
+                self.lost[name] = time.monotonic() + SETTLING
+                return
+        del self.futures[name]
+        yield outcome
+
+    def _judge(self) -> Iterator[Outcome]:
+        """Give tasks that Dask gave up another try, unless they took down ATTEMPTS workers.
+
+        Dask blames all that a dead worker had before it, begun or not.
+        """
+        now = time.monotonic()
+        for name in [n for n, due in self.lost.items() if due < now]:
+            del self.lost[name]
+            if name not in self.futures:
+                continue
+            self.losses[name] += 1
+            if self.open[name] >= ATTEMPTS or self.losses[name] >= MOST_LOSSES:
+                del self.futures[name]
+                yield _killer(name)
+            else:
+                self._submit(name)
 
     def _cancelled(self) -> Iterator[Outcome]:
         names = list(self.futures)
@@ -215,12 +251,16 @@ def _killer(name: str) -> Outcome:
 def perform(task: Mapping[str, Any], run: str) -> dict[str, Any]:
     """On a Dask worker: run a task in a process of its own and return its outcome as a dict."""
     worker: Any = _distributed().get_worker()
-    worker.log_event(run, {"task": task["name"], "stage": ""})
+    # Told before anything is done, and not on the way still when the task takes its worker down.
+    sync = import_module("distributed.utils").sync
+    begun = {"task": task["name"], "stage": BEGUN}
+    sync(worker.loop, worker.scheduler.log_event, topic=run, msg=begun)
     stop = _STOPS.setdefault(run, threading.Event())
     if not hasattr(_HERE, "processes"):
         _HERE.processes = LocalProcesses(1)
     for event in _HERE.processes.run([Task.of(task)], stop):
         if isinstance(event, Outcome):
+            worker.log_event(run, {"task": event.task, "stage": ENDED})
             return event.to_dict()
         worker.log_event(run, {"task": event.task, "stage": event.stage})
     raise AssertionError("a run ended without an outcome")
@@ -251,9 +291,11 @@ def _distributed() -> Any:
 
 
 def _local_cluster(dask: Any, processes: int) -> Any:
-    # A second death of the worker under a task is the task's fault.
-    bounded = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1}
-    with import_module("dask").config.set(bounded):
+    # Who is tried again is decided by `_judge`: Dask also counts deaths before a task was begun.
+    with import_module("dask").config.set({"distributed.scheduler.allowed-failures": 0}):
         return dask.LocalCluster(
-            n_workers=processes, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=processes,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
         )

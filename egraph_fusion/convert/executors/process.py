@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,8 @@ class WorkerProcess:
 
     def __init__(self, function: str) -> None:
         """Start it; it loads `function` and then says that it is ready."""
+        # What it and its compilers leave in the middle of their work goes when it does.
+        self._temporary = tempfile.mkdtemp(prefix="egraph-fusion-worker-")
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self.process = subprocess.Popen(
             [sys.executable, "-m", "egraph_fusion.convert.executors.worker", function],
@@ -35,7 +38,11 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=self._complaints,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "TMPDIR": self._temporary,
+            },
         )
         assert self.process.stdout is not None
         self.output = self.process.stdout.fileno()
@@ -123,3 +130,4 @@ class WorkerProcess:
             if pipe is not None:
                 with suppress(BrokenPipeError):
                     pipe.close()
+        shutil.rmtree(self._temporary, ignore_errors=True)
