@@ -83,6 +83,25 @@ def test_a_run_launches_the_planned_blocks(name: str) -> None:
     assert len(compiled(name).steps()) == len(ef.plan(optimized(name).graph).blocks)
 
 
+def test_symbolic_sizes_are_planned_as_fixed_ones_are(tmp_path: Path) -> None:
+    dynamic = onnx.ModelProto()
+    dynamic.CopyFrom(model_of_example("squeezenet1.1"))
+    for value in dynamic.graph.input:
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    found, fixed = (ef.plan(ef.load(m)) for m in (dynamic, model_of_example("squeezenet1.1")))
+    found.check()
+    blocks = [{tuple(n.outputs for n in b.nodes) for b in p.blocks} for p in (found, fixed)]
+    assert blocks[0] == blocks[1]
+    assert "batch" in str(found.graph.types[found.blocks[0].outputs[0]])
+    ef.save(found.graph, tmp_path / "f.onnx", functions=found)
+    session = onnxruntime.InferenceSession(str(tmp_path / "f.onnx"))
+    for batch in (1, 3):
+        x = np.random.default_rng(batch).standard_normal((batch, 3, 224, 224)).astype(np.float32)
+        functions = session.run(None, {"input": x})
+        plain = onnxruntime.InferenceSession(dynamic.SerializeToString()).run(None, {"input": x})
+        np.testing.assert_allclose(functions[0], plain[0], rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_work_and_nodes_never_grow(name: str) -> None:
     report = optimized(name).report
