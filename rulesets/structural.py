@@ -10,6 +10,7 @@ from egraph_fusion.rulesets.functions import (
     leading,
     shape_of,
     vector_of,
+    zeros_around,
 )
 from egraph_fusion.rulesets.guards import (
     all_zero,
@@ -19,6 +20,7 @@ from egraph_fusion.rulesets.guards import (
     different,
     forwards,
     identity_perm,
+    lies_within,
     nonneg,
     nonzero,
     per_channel,
@@ -197,4 +199,26 @@ SIBLINGS = (
          level="exact", dtypes="any", growing=True),
 )  # fmt: skip
 
-STRUCTURAL: tuple[Rule, ...] = IDENTITIES + MOVEMENT + WEIGHTS + GATHERING + SIBLINGS
+plain = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+around, inside, steps = Attribute("around"), Attribute("inside"), Attribute("steps")
+
+
+def _padded(*operands: Tensor | Apply, pads: Attribute) -> Apply:
+    return ops.conv(*operands, pads=pads, dilations=steps, auto_pad="NOTSET", attrs=p)
+
+
+BIASES = (
+    rule("gemm-apart", ops.gemm(x, w, bias, transB=0, **plain), x @ w + bias, growing=True),
+    rule("gemm-transposed-apart", ops.gemm(x, w, bias, transB=1, **plain),
+         x @ ops.transpose(w, perm=(1, 0)) + bias, growing=True),
+    rule("conv-bias-over-add-weights",
+         _padded(x, w, bias, pads=around) + _padded(x, v, other, pads=inside),
+         _padded(x, w + ops.pad(v, pads=zeros_around(inside, around, steps), mode="constant"),
+                 bias + other, pads=around),
+         [lies_within(v, w, inside, around, steps)]),
+    rule("conv-bias-over-add-inputs",
+         ops.conv(x, w, bias, attrs=p) + ops.conv(y, w, other, attrs=p),
+         ops.conv(x + y, w, bias + other, attrs=p), [same_shape(x, y)]),
+)  # fmt: skip
+
+STRUCTURAL: tuple[Rule, ...] = IDENTITIES + MOVEMENT + WEIGHTS + GATHERING + SIBLINGS + BIASES
