@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from egraph_fusion.arguments import checked
 from egraph_fusion.egraph.candidates import Candidate, best
 from egraph_fusion.egraph.choosing import offer
 from egraph_fusion.egraph.counting import totals
@@ -20,12 +21,16 @@ from egraph_fusion.errors import OptimizeError
 from egraph_fusion.extract import EXTRACTORS
 from egraph_fusion.extract.cost import COST_MODELS
 from egraph_fusion.frontend import expressible
+from egraph_fusion.frontend.source import Source, graph_of
 from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.ir.graph import Graph, Node, frozen_attrs
 from egraph_fusion.ir.tensors import TensorType
 from egraph_fusion.rulesets import STRUCTURAL, default_rules, select
 from egraph_fusion.rulesets.admission import admit
 from egraph_fusion.rulesets.rule import LEVELS, Rule
+
+LONGEST = 1e6
+"""Seconds: no clock waits for ever."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,9 @@ class Optimized:
     report: Report
 
 
+@checked(OptimizeError, least={"time_limit": 0, "node_limit": 1, "iter_limit": 0})
 def optimize(
-    graph: Graph,
+    graph: Source,
     rules: Sequence[Rule | str] | str | Path | None = None,
     without: Sequence[str] = (),
     numerics: str = "finite",
@@ -91,6 +97,7 @@ def optimize(
 ) -> Optimized:
     """Return a graph of the same meaning with fewer FLOPs (never more FLOPs or nodes).
 
+    `graph` may also be what `load` takes.
     `rules` are rules or their names, or the path of a Python file that defines some; None means
     all of ours.  `without` leaves rules out by name.  `numerics` is the level of rules admitted.
     `allowed` refuses new nodes, given operator, types and attributes; by default those that the
@@ -98,6 +105,8 @@ def optimize(
     Raises OptimizeError for unknown options and RuleError for unusable or wrong rules.
     """
     _check_options(numerics, extractor, cost)
+    graph = graph_of(graph)
+    time_limit = min(time_limit, LONGEST)
     writable = allowed or expressible_in(graph)
     used = select(default_rules() if rules is None else rules, without)
     if verify and rules is not None:

@@ -47,6 +47,17 @@ def fed(key: Any, value: Any) -> Any:
 x = dense_inputs()["x"]
 CALLS: dict[str, Callable[[Any, Path], Any]] = {
     "load": lambda v, _: ef.load(v),
+    "optimize": lambda v, _: ef.optimize(v),
+    "optimize, rules": lambda v, _: ef.optimize(graph(), v, time_limit=5),
+    "optimize, without": lambda v, _: ef.optimize(graph(), (), v),
+    "optimize, numerics": lambda v, _: ef.optimize(graph(), numerics=v),
+    "optimize, extractor": lambda v, _: ef.optimize(graph(), extractor=v),
+    "optimize, cost": lambda v, _: ef.optimize(graph(), cost=v),
+    "optimize, time_limit": lambda v, _: ef.optimize(graph(), (), time_limit=v),
+    "optimize, node_limit": lambda v, _: ef.optimize(graph(), (), node_limit=v),
+    "optimize, iter_limit": lambda v, _: ef.optimize(graph(), (), iter_limit=v),
+    "report": lambda v, folder: ef.report(v, folder / "r.html", measure=False),
+    "report, path": lambda v, _: ef.report(graph(), v, measure=False),
     "plan": lambda v, _: ef.plan(v),
     "plan, planner": lambda v, _: ef.plan(graph(), v),
     "plan, profile": lambda v, _: ef.plan(graph(), "dnnfusion", v),
@@ -154,6 +165,7 @@ def test_numpy_integers_and_lists_of_sizes_are_taken() -> None:
 def test_plans_and_benchmarks_take_every_kind_of_model(tmp_path: Path) -> None:
     path = saved(dense(), tmp_path / "m.onnx")
     for source in (path, str(path), dense(), graph()):
+        assert ef.optimize(source, ()).report.ops_before == 5
         assert ef.plan(source).blocks
         assert ef.bench(source, rounds=1, threads=1).milliseconds > 0
 
@@ -187,8 +199,9 @@ def test_the_function_stays_what_it_was() -> None:
 
     assert double.__doc__ == "Return twice the count."
     assert double(2, step=1) == 5
+    untyped: Any = double
     for wrong in ({"count": 0}, {"count": 1, "step": "a"}):
         with pytest.raises(ef.RunError):
-            double(**wrong)
+            untyped(**wrong)
     with pytest.raises(TypeError):
-        double()  # type: ignore[call-arg]
+        untyped()

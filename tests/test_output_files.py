@@ -26,7 +26,7 @@ def command(*arguments: str | Path | int) -> None:
         raise ef.EgraphFusionError(done.stderr.replace("\n", " "))
 
 
-@pytest.fixture(params=["onnx", "efz", "npz", "junit", "text"])
+@pytest.fixture(params=["onnx", "efz", "npz", "html", "junit", "text"])
 def write(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Write:
     """What writes an output of one kind to a path."""
     model = saved(dense(), tmp_path_factory.mktemp("model") / "m.onnx")
@@ -34,6 +34,7 @@ def write(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "onnx": lambda path: ef.save(ef.load(model), path),
         "efz": lambda path: ef.compile(model).save(path),
         "npz": lambda path: command("run", model, "--output", path),
+        "html": lambda path: command("report", model, "--no-measure", "-o", path),
         "junit": lambda path: command(
             "rules", "verify", "add-order", "--max-examples", 2, "--junit", path
         ),

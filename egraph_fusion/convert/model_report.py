@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from egraph_fusion import pipeline
+from egraph_fusion.arguments import checked
 from egraph_fusion.convert.peaks import Peaks, measure_peaks
 from egraph_fusion.convert.report_page import page
 from egraph_fusion.errors import EgraphFusionError, ModelError
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
 from egraph_fusion.frontend.inputs import example_inputs
+from egraph_fusion.frontend.source import Source
 from egraph_fusion.fusion.plan import Plan, make_block, order_blocks
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.optimizer import Optimized
@@ -74,8 +76,9 @@ class ModelReport:
         return Counter(n.op for n in before), Counter(n.op for n in after)
 
 
+@checked(ModelError, least={"threads": 1})
 def report(
-    model: str | Path | onnx.ModelProto | Graph,
+    model: Source,
     path: str | Path,
     *,
     numerics: str = "finite",
