@@ -16,6 +16,7 @@ from onnx_models import info, model_of
 from small_models import cli, dense, dense_inputs, fresh, saved
 
 import egraph_fusion as ef
+from egraph_fusion.egraph.session import Worker
 from egraph_fusion.frontend.example_models import example_path
 
 X = info("x", [2, 3])
@@ -254,3 +255,19 @@ def test_inputs_are_never_changed(tmp_path: Path) -> None:
     ef.compile(path).run(None, dense_inputs())
     ef.optimize(ef.load(path))
     assert path.read_bytes() == before
+
+
+def test_an_interrupted_rewriting_leaves_no_answer_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = ef.load(dense())
+    wanted = ef.optimize(graph).report.rule_hits
+
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Worker, "_line", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ef.optimize(graph)
+    assert ef.optimize(graph).report.rule_hits == wanted

@@ -62,6 +62,10 @@ class Worker:
             line = self._line(deadline)
         except BrokenPipeError:
             line = b""
+        except BaseException:
+            # An interrupt, say: the answer on its way would be taken for the next request's.
+            self.close()
+            raise
         if not line:
             raise self._ended(self.process.wait())
         reply: dict[str, Any] = json.loads(line)
