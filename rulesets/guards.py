@@ -178,8 +178,10 @@ def same_batch(a: Shape, b: Shape) -> bool:
 @_guard(Form.TYPE, 3)
 def same_except(a: Shape, b: Shape, axis: int) -> bool:
     """Both tensors have the same rank and, save along this axis, the same shape."""
+    if len(a) != len(b) or not -len(a) <= axis < len(a):
+        return False
     at = axis % len(a)
-    return len(a) == len(b) and a[:at] + a[at + 1 :] == b[:at] + b[at + 1 :]
+    return a[:at] + a[at + 1 :] == b[:at] + b[at + 1 :]
 
 
 @_guard(Form.TYPE, 3)

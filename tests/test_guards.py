@@ -72,3 +72,17 @@ def test_reducing_a_transposed_tensor_transposes_the_reduced_one(perm: Sizes, ke
         total = np.asarray(x.sum(inner, keepdims=keep))
         expected = np.asarray(np.transpose(x, perm).sum(axes, keepdims=keep))
         assert _same(np.transpose(total, outer), expected), axes
+
+
+def test_same_except_is_what_joining_along_an_axis_needs() -> None:
+    shapes = [s for s in SHAPES if len(s) < 3]
+    wrong: list[tuple[Sizes, Sizes, int]] = []
+    for a, b, axis in product(shapes, shapes, (-2, -1, 0, 1)):
+        try:
+            np.concatenate([np.zeros(a), np.zeros(b)], axis)
+            joins = True
+        except ValueError:
+            joins = False
+        if GUARDS["same_except"].test(a, b, axis) != joins:
+            wrong.append((a, b, axis))
+    assert wrong == []
