@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -70,25 +67,16 @@ def named_rules(names: Sequence[str]) -> tuple[Rule, ...]:
 
 def verify_all(
     rules: Sequence[Rule],
-    jobs: int = 1,
     max_examples: int = 200,
     seed: int = 0,
     time_limit: float | None = None,
 ) -> Iterator[Row]:
-    """Yield the verdict on each rule, in order; `jobs` processes share the rules.
-
-    `time_limit` (seconds) is for each rule.  The verdicts do not depend on `jobs`.
-    """
-    work = partial(_row, max_examples=max_examples, seed=seed, time_limit=time_limit)
-    if jobs <= 1 or len(rules) <= 1:
-        yield from map(work, rules)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(rules)), context) as pool:
-        yield from pool.map(work, rules)
+    """Yield the verdict on each rule, in order; `time_limit` (seconds) is for each rule."""
+    return (verdict(rule, max_examples, seed, time_limit) for rule in rules)
 
 
-def _row(rule: Rule, max_examples: int, seed: int, time_limit: float | None) -> Row:
+def verdict(rule: Rule, max_examples: int, seed: int, time_limit: float | None) -> Row:
+    """Return the verdict on one rule as plain data."""
     try:
         v = verify(rule, max_examples, seed, time_limit)
     except RuleError as e:

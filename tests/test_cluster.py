@@ -14,6 +14,7 @@ import egraph_fusion as ef
 from egraph_fusion.convert.executors import cluster as module
 from egraph_fusion.convert.executors.cluster import DaskCluster
 from egraph_fusion.convert.executors.tasks import Failure, Limits, Outcome, Stage, Task
+from egraph_fusion.convert.verification import verify_on
 
 pytestmark = [
     pytest.mark.cluster,
@@ -119,6 +120,12 @@ def test_a_batch_on_a_cluster_is_the_same_batch(tmp_path: Path) -> None:
     assert {n: contents(tmp_path / "local")[n] for n in models} == {
         n: contents(tmp_path / "spread")[n] for n in models
     }
+
+
+def test_rules_are_verified_on_a_cluster(cluster: DaskCluster) -> None:
+    names = ["add-zero", "mul-one"]
+    rows = list(verify_on(cluster, names, max_examples=5))
+    assert [(r.name, r.status) for r in rows] == [(n, "ok") for n in names]
 
 
 def test_a_cluster_can_be_named_by_its_address(cluster: DaskCluster, tmp_path: Path) -> None:

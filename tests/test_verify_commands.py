@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from egraph_fusion import rulesets
 from egraph_fusion.cli import app
+from egraph_fusion.convert.executors.local import LocalProcesses
+from egraph_fusion.convert.verification import verify_on
 from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets.rule_files import rules_in_file
 from egraph_fusion.rulesets.verify_report import Row, named_rules, verify_all
@@ -80,10 +82,14 @@ def _without_seconds(rows: list[Row]) -> list[tuple[str, str, str]]:
     return [(r.name, r.status, r.detail) for r in rows]
 
 
-def test_verdicts_do_not_depend_on_jobs(file: Path) -> None:
-    rules = rules_in_file(file)
-    alone = list(verify_all(rules, jobs=1, max_examples=10))
-    shared = list(verify_all(rules, jobs=2, max_examples=10))
+def test_verdicts_do_not_depend_on_who_computes_them(file: Path) -> None:
+    alone = list(verify_all(rules_in_file(file), max_examples=10))
+    processes = LocalProcesses(2)
+    try:
+        shared = list(verify_on(processes, [str(file)], max_examples=10))
+    finally:
+        processes.close()
+    assert len(alone) > 1
     assert _without_seconds(alone) == _without_seconds(shared)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,9 @@ from egraph_fusion.commands import rule_tables
 from egraph_fusion.commands.options import Debug, Json
 from egraph_fusion.commands.outcome import emit, errors
 from egraph_fusion.output_files import output_path, write_text
+
+if TYPE_CHECKING:
+    from egraph_fusion.rulesets.verify_report import Row
 
 
 def rules_list(as_json: Json = False, debug: Debug = False) -> None:
@@ -40,6 +44,9 @@ def rules_verify(
         list[str] | None, typer.Argument(help="Names of ours or Python files; all if absent.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes that share the rules.", min=1)] = 1,
+    cluster: Annotated[
+        str | None, typer.Option(help="A Dask scheduler's address, or local.")
+    ] = None,
     max_examples: Annotated[int, typer.Option(help="Examples for each rule.", min=1)] = 200,
     seed: Annotated[int, typer.Option(help="The same seed gives the same verdicts.")] = 0,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for each rule.")] = None,
@@ -55,7 +62,11 @@ def rules_verify(
             output_path(junit)
         rows: list[report.Row] = []
         rules = report.named_rules(names or ())
-        for row in report.verify_all(rules, jobs, max_examples, seed, time_limit):
+        if jobs > 1 or cluster is not None:
+            verdicts = _spread(jobs, cluster, names or (), max_examples, seed, time_limit)
+        else:
+            verdicts = report.verify_all(rules, max_examples, seed, time_limit)
+        for row in verdicts:
             rows.append(row)
             if not as_json:
                 typer.echo(report.as_text(row))
@@ -68,3 +79,22 @@ def rules_verify(
             typer.echo(", ".join(f"{n} {word}" for word, n in totals.items() if word != "all_ok"))
         if not totals["all_ok"]:
             raise typer.Exit(1)
+
+
+def _spread(
+    jobs: int,
+    cluster: str | None,
+    names: Sequence[str],
+    max_examples: int,
+    seed: int,
+    time_limit: float | None,
+) -> Iterator[Row]:
+    """Verify rules in worker processes, here or on a cluster."""
+    from egraph_fusion.convert.executors.choosing import executor_for
+    from egraph_fusion.convert.verification import verify_on
+
+    executor = executor_for(cluster, jobs)
+    try:
+        yield from verify_on(executor, names, max_examples, seed, time_limit)
+    finally:
+        executor.close()
