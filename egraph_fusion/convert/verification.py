@@ -52,7 +52,8 @@ def verify_on(
 
 def verify_rule(request: Mapping[str, Any], stage: StageReporter) -> dict[str, Any]:
     """Verify one rule: an executor's function."""
-    rule = _rules(tuple(request["names"]))[request["number"]]
+    number: int = request["number"]
+    rule = _rules(tuple(request["names"]))[number]
     stage(f"verifying {rule.name}")
     row = verdict(rule, request["max_examples"], request["seed"], request["time_limit"])
     return {**row.to_dict(), "seconds": row.seconds}
