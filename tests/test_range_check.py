@@ -197,6 +197,12 @@ def test_an_unknown_end_does_not_count() -> None:
     assert not is_calm((-np.inf, 1e3), DType.FLOAT16)
 
 
+def test_the_experiment_says_why_a_rule_does_not_fire() -> None:
+    x = ef.tensor("x", (4,), "float32")
+    found = ef.explore(x / 1e-30 / 1e-30)
+    assert "what the rule makes overflows or vanishes" in str(found.why_not("div-div"))
+
+
 def test_a_known_overflow_stays_one() -> None:
     g = graph(lambda x: x.op("Add", LOWEST).op("Add", LOWEST), F32, 2)
     x = np.array([1.0, 2.0], np.float32)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from egraph_fusion.egraph.range_check import fits
 from egraph_fusion.egraph.rule_match import GROUPS_OF
 from egraph_fusion.experiment.matching import (
     REFUSALS,
@@ -32,18 +33,28 @@ def unmet(
     """Yield what keeps a rule whose left side matches from firing, in words.
 
     With `tame`, operands must not depend on huge constants (below level "real").  With `control`,
-    also what only keeps the e-graph small: work on constants alone, and regrouping of a term that
-    equals one of its own operands.  `text` prints a class.
+    also what only keeps the e-graph small (work on constants alone, and regrouping of a term that
+    equals one of its own operands), and what the rule would make out of its dtype's range.  `text`
+    prints a class.
     """
     yield from _wrong_dtypes(terms, r, b, text)
     if tame and r.level != "exact":
         for p, c in b.classes.items():
             if isinstance(p, Tensor) and not terms.holds("tame", c):
                 yield f"{text(c)} has elements so large that a new intermediate might overflow"
+        if control:
+            yield from _out_of_range(terms, r, b)
     for g in r.when:
         yield from _unmet_guard(terms, g, b, control, text)
     if control:
         yield from _curbed(terms, r, b, text)
+
+
+def _out_of_range(terms: Terms, r: Rule, b: Binding) -> Iterator[str]:
+    operands = {p.name: c for p, c in b.classes.items() if isinstance(p, Tensor)}
+    types = {name: terms.type_of(c) for name, c in operands.items()}
+    if not fits(r, {name: terms.interval(c) for name, c in operands.items()}, types):
+        yield "as far as constants tell, what the rule makes overflows or vanishes"
 
 
 def _wrong_dtypes(terms: Terms, r: Rule, b: Binding, text: Callable[[int], str]) -> Iterator[str]:
