@@ -64,8 +64,8 @@ def odd_number(data: bytes, dice: random.Random) -> bytes:
     owner, name = dice.choice(places)
     try:
         setattr(owner, name, dice.choice((-1, 0, 1, 7, 2**31 - 1, 2**62, -(2**63))))
-    except ValueError:  # a field of 32 bits
-        setattr(owner, name, 2**31 - 1)
+    except ValueError:  # a field of 32 bits, or an enumeration
+        setattr(owner, name, 1)
     return bytes(model.SerializeToString())
 
 

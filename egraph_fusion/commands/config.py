@@ -67,7 +67,7 @@ def _defaults(table: Mapping[str, Any], group: Any, where: str) -> dict[str, Any
     """Return click's defaults by command; BadParameter for a key that no option answers to."""
     commands: Mapping[str, Any] = group.commands
     everywhere = {k: v for k, v in table.items() if not isinstance(v, dict)}
-    _refuse_unknown(set(everywhere) - set(_all_options(group)), where, _all_options(group))
+    _refuse_unknown(set(everywhere) - set(all_options(group)), where, all_options(group))
     _refuse_unknown(set(table) - set(everywhere) - set(commands), where, commands)
     found: dict[str, Any] = {}
     for name, command in commands.items():
@@ -93,15 +93,15 @@ def _switch_on(given: set[str], defaults: dict[str, Any], group: Any) -> None:
 
 
 def _known_to(command: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    known = set(_all_options(command))
+    known = set(all_options(command))
     return {k: v for k, v in values.items() if k in known}
 
 
-def _all_options(command: Any) -> dict[str, str]:
+def all_options(command: Any) -> dict[str, str]:
     """Return the options of a command and of those below it."""
     found = _options(command) if not hasattr(command, "commands") else {}
     for below in getattr(command, "commands", {}).values():
-        found |= _all_options(below)
+        found |= all_options(below)
     return found
 
 
