@@ -11,9 +11,11 @@ from egraph_fusion.fusion.dnnfusion import plan_dnnfusion
 from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.fusion.plan import Plan, PlanError, order_blocks
 from egraph_fusion.ir.build import GraphBuilder
+from egraph_fusion.ir.dims import symbol
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.ir.ops.operator import MappingType
 from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.pipeline import plan
 
 PLANNERS: dict[str, Callable[[Graph], Plan]] = {
     "extended": plan_extended,
@@ -176,3 +178,12 @@ def test_a_long_chain_falls_into_blocks_of_bounded_depth() -> None:
         value = b.op("Sin", value)
     b.output(value)
     assert all(len(block.nodes) <= 60 for block in plan_extended(b.build()).blocks)
+
+
+def test_a_symbol_that_another_operand_fixes_is_planned() -> None:
+    b = GraphBuilder("symbols", opset=17)
+    x = b.add_input("x", TensorType(DType.FLOAT32, (symbol("rows"), symbol("features"))))
+    y = b.op("Gemm", x, b.const(np.ones((12, 4), np.float32)))
+    b.output(b.op("Relu", y))
+    nodes = [n.op for block in plan(b.build()).blocks for n in block.nodes]
+    assert nodes == ["Gemm", "Relu"]

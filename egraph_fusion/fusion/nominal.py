@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.fusion.plan import Plan, make_block
 from egraph_fusion.ir.dims import nominal
-from egraph_fusion.ir.graph import Graph
+from egraph_fusion.ir.graph import Graph, Node
+from egraph_fusion.ir.ops import declared
 from egraph_fusion.ir.tensors import TensorType
 
 
 def at_nominal_sizes(graph: Graph) -> Graph:
-    """Return `graph` with symbols in types taken as `dims.NOMINAL`; itself if there are none."""
+    """Return `graph` with symbols in types taken as `dims.NOMINAL`.
+
+    Itself if there are none, or if they can't all have that size: one that comes out of the data
+    may stand for a size that another operand fixes.
+    """
     fixed = {v: _fixed(t) for v, t in graph.types.items()}
-    return graph if fixed == dict(graph.types) else graph.replace(types=fixed)
+    if fixed == dict(graph.types):
+        return graph
+    sized = graph.replace(types=fixed)
+    return sized if all(_fits(sized, n) for n in sized.nodes) else graph
+
+
+def _fits(graph: Graph, n: Node) -> bool:
+    """Whether the node's operator accepts its operands."""
+    operator = declared(n)
+    if operator is None:
+        return True
+    try:
+        operator.infer(graph.in_types(n), n.attrs)
+    except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError):
+        return False
+    return True
 
 
 def for_symbols(plan: Plan, graph: Graph) -> Plan:
