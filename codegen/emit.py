@@ -10,6 +10,7 @@ from egraph_fusion.codegen import scalars
 from egraph_fusion.codegen.emit_expr import Expressions
 from egraph_fusion.codegen.identifiers import comment, identifier
 from egraph_fusion.codegen.index import simplify
+from egraph_fusion.codegen.loop_walk import statements, substitute
 from egraph_fusion.codegen.loops import (
     Alloc,
     Assign,
@@ -31,8 +32,6 @@ from egraph_fusion.codegen.loops import (
     Store,
     Table,
     dtype_of,
-    statements,
-    substitute,
 )
 from egraph_fusion.codegen.nests import Nest, nests
 from egraph_fusion.codegen.scratch import Placement, placed, scratch_bytes

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from egraph_fusion.codegen.loop_text import expression
-from egraph_fusion.codegen.loops import Call, Const, Expr, subexpressions
+from egraph_fusion.codegen.loop_walk import subexpressions
+from egraph_fusion.codegen.loops import (
+    Call,
+    Const,
+    Expr,
+)
 
 Index = Expr | int
 Ranges = Mapping[str, tuple[Index | None, Index | None]]

@@ -16,6 +16,7 @@ from egraph_fusion.codegen.index_poly import (
     number,
 )
 from egraph_fusion.codegen.loop_text import expression as text_of
+from egraph_fusion.codegen.loop_walk import operands, with_operands
 from egraph_fusion.codegen.loops import (
     Call,
     Const,
@@ -23,8 +24,6 @@ from egraph_fusion.codegen.loops import (
     Select,
     Var,
     dtype_of,
-    operands,
-    with_operands,
 )
 from egraph_fusion.ir.tensors import DType
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from egraph_fusion.codegen.loop_text import expression
+from egraph_fusion.codegen.loop_walk import expressions, operands, statements, subexpressions
 from egraph_fusion.codegen.loops import (
     Alloc,
     Assign,
@@ -35,9 +36,6 @@ from egraph_fusion.codegen.loops import (
     Table,
     Var,
     dtype_of,
-    operands,
-    statements,
-    subexpressions,
 )
 from egraph_fusion.codegen.nests import nests, shared_lets
 from egraph_fusion.codegen.scalars import class_of
@@ -193,7 +191,7 @@ class Scope:
         _require(op in REDUCTIONS, f"reduction {op!r}: expected one of {', '.join(REDUCTIONS)}")
         uses = 0
         for stmt in statements(loop.body):
-            reads = sum(_reads(e, name) for e in _expressions(stmt))
+            reads = sum(_reads(e, name) for e in expressions(stmt))
             if isinstance(stmt, Assign) and stmt.name == name:
                 own = Var(name, self.variables[name])
                 _require(reads == 1 and _reduces(stmt.value, op, own), "no reduction")
@@ -305,24 +303,6 @@ def _reduces(value: Expr, op: str, own: Var) -> bool:
 
 def _reads(expr: Expr, name: str) -> int:
     return sum(isinstance(e, Var) and e.name == name for e in subexpressions(expr))
-
-
-def _expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    match stmt:
-        case Let(_, value) | Declare(_, _, value) | Assign(_, value):
-            return (value,)
-        case For(extent=extent):
-            return (extent,)
-        case If(cond=cond):
-            return (cond,)
-        case Store(_, index, value):
-            return (index, value)
-        case SetPointer(_, index, _, offset):
-            return (index, offset)
-        case Alloc() | PointerTable() | MicroKernel():
-            return ()
-        case _:
-            assert_never(stmt)
 
 
 def _require(condition: bool, message: str) -> None:

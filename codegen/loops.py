@@ -6,7 +6,6 @@ node never simplifies it.  `loop_text` prints and parses kernels, `loop_check` c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
@@ -312,67 +311,6 @@ def dtype_of(expr: Expr) -> DType:
             return result_dtype(op, [dtype_of(a) for a in args])
         case _:
             assert_never(expr)
-
-
-def operands(expr: Expr) -> tuple[Expr, ...]:
-    """Return the sub-expressions of `expr`, in order."""
-    match expr:
-        case Const() | Var():
-            return ()
-        case Load(index=index):
-            return (index,)
-        case Call(args=args):
-            return args
-        case Select(cond, yes, no):
-            return (cond, yes, no)
-        case Cast(value=value):
-            return (value,)
-        case _:
-            assert_never(expr)
-
-
-def with_operands(expr: Expr, new: tuple[Expr, ...]) -> Expr:
-    """Return `expr` with its sub-expressions replaced by `new` (as many as `operands` gives)."""
-    match expr:
-        case Const() | Var():
-            return expr
-        case Load(buffer, _, dtype):
-            return Load(buffer, new[0], dtype)
-        case Call(op, _):
-            return Call(op, new)
-        case Select():
-            return Select(*new)
-        case Cast(dtype, _):
-            return Cast(dtype, new[0])
-        case _:
-            assert_never(expr)
-
-
-def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Return `expr` with `change` applied to every node, leaves first."""
-    return change(with_operands(expr, tuple(rewrite(e, change) for e in operands(expr))))
-
-
-def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """Return `expr` with the variables in `values` replaced."""
-    return rewrite(expr, lambda e: values.get(e.name, e) if isinstance(e, Var) else e)
-
-
-def subexpressions(expr: Expr) -> Iterator[Expr]:
-    """Yield `expr` and everything below it."""
-    yield expr
-    for operand in operands(expr):
-        yield from subexpressions(operand)
-
-
-def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Yield every statement of `body`, outer before inner."""
-    for stmt in body:
-        yield stmt
-        if isinstance(stmt, For):
-            yield from statements(stmt.body)
-        elif isinstance(stmt, If):
-            yield from statements(stmt.body + stmt.orelse)
 
 
 def _binary(op: str, left: Operand, right: Operand) -> Call:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from egraph_fusion.codegen.expand import LoweringError
+from egraph_fusion.codegen.loop_walk import operands, subexpressions, with_operands
 from egraph_fusion.codegen.loops import (
     Call,
     Cast,
@@ -16,9 +17,6 @@ from egraph_fusion.codegen.loops import (
     Select,
     Var,
     dtype_of,
-    operands,
-    subexpressions,
-    with_operands,
 )
 from egraph_fusion.ir.tensors import DType
 

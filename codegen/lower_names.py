@@ -6,6 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from egraph_fusion.codegen.index import Ranges, simplify
+from egraph_fusion.codegen.loop_walk import (
+    buffers,
+    expressions,
+    rewrite,
+    statements,
+    subexpressions,
+    substitute,
+)
 from egraph_fusion.codegen.loops import (
     Alloc,
     Assign,
@@ -22,42 +30,7 @@ from egraph_fusion.codegen.loops import (
     Stmt,
     Store,
     Table,
-    rewrite,
-    statements,
-    subexpressions,
-    substitute,
 )
-
-
-def expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """Return the expressions that a statement holds itself, its body left out."""
-    match stmt:
-        case Let(_, value) | Assign(_, value) | Declare(_, _, value):
-            return (value,)
-        case For(extent=extent):
-            return (extent,)
-        case If(cond=cond):
-            return (cond,)
-        case Store(_, index, value):
-            return (index, value)
-        case SetPointer(_, index, _, offset):
-            return (index, offset)
-        case Alloc(_, _, size):
-            return (size,)
-        case MicroKernel(_, _, operands):
-            return tuple(_operand(o) for o in operands)
-        case PointerTable():
-            return ()
-
-
-def _operand(operand: Pointer | Table | Expr) -> Expr:
-    match operand:
-        case Pointer(_, offset):
-            return offset
-        case Table(_, start):
-            return start
-        case _:
-            return operand
 
 
 def used_buffers(body: tuple[Stmt, ...]) -> set[str]:
@@ -66,15 +39,7 @@ def used_buffers(body: tuple[Stmt, ...]) -> set[str]:
     for stmt in statements(body):
         for expr in expressions(stmt):
             found |= {e.buffer for e in subexpressions(expr) if isinstance(e, Load)}
-        match stmt:
-            case Store(buffer):
-                found.add(buffer)
-            case SetPointer(_, _, buffer) if buffer is not None:
-                found.add(buffer)
-            case MicroKernel(_, _, operands):
-                found |= {o.buffer for o in operands if isinstance(o, Pointer)}
-            case _:
-                pass
+        found |= set(buffers(stmt))
     return found
 
 

@@ -8,6 +8,7 @@ from math import prod
 
 from egraph_fusion.codegen.index import stride_of
 from egraph_fusion.codegen.layout import Layout
+from egraph_fusion.codegen.loop_walk import subexpressions
 from egraph_fusion.codegen.loops import (
     Alloc,
     Assign,
@@ -22,7 +23,6 @@ from egraph_fusion.codegen.loops import (
     Stmt,
     Store,
     Var,
-    subexpressions,
 )
 from egraph_fusion.codegen.lower_elements import Elements, Index
 from egraph_fusion.codegen.lower_lets import shared

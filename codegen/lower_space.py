@@ -8,14 +8,13 @@ from math import prod
 
 from egraph_fusion.codegen.index import Ranges, delinearize, simplify, stride_of
 from egraph_fusion.codegen.layout import Layout
+from egraph_fusion.codegen.loop_walk import subexpressions, substitute
 from egraph_fusion.codegen.loops import (
     Call,
     Const,
     Expr,
     Select,
     Var,
-    subexpressions,
-    substitute,
 )
 
 Measure = Callable[["Space"], int]

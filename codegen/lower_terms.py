@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from egraph_fusion.codegen.expand import Fragment
+from egraph_fusion.codegen.loop_walk import subexpressions
 from egraph_fusion.codegen.loops import (
     Call,
     Cast,
@@ -18,7 +19,6 @@ from egraph_fusion.codegen.loops import (
     Select,
     constant,
     dtype_of,
-    subexpressions,
 )
 from egraph_fusion.codegen.lower_elements import Elements, Index
 from egraph_fusion.ir.graph import Attrs, Node

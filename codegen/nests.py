@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from egraph_fusion.codegen.loop_walk import subexpressions
 from egraph_fusion.codegen.loops import (
     For,
     Kernel,
@@ -13,7 +14,6 @@ from egraph_fusion.codegen.loops import (
     LoopKind,
     Stmt,
     Var,
-    subexpressions,
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from egraph_fusion.codegen.index import Ranges, simplify
+from egraph_fusion.codegen.loop_walk import statements, substitute
 from egraph_fusion.codegen.loops import (
     Alloc,
     Const,
@@ -17,8 +18,6 @@ from egraph_fusion.codegen.loops import (
     SetPointer,
     Stmt,
     call,
-    statements,
-    substitute,
 )
 from egraph_fusion.codegen.nests import Nest, nests
 from egraph_fusion.codegen.targets import Target

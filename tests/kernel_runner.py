@@ -14,7 +14,12 @@ from egraph_fusion.codegen import build
 from egraph_fusion.codegen.emit import launches, symbol, translation_unit
 from egraph_fusion.codegen.index import simplify
 from egraph_fusion.codegen.loop_check import check
-from egraph_fusion.codegen.loops import Const, Expr, Kernel, substitute
+from egraph_fusion.codegen.loop_walk import substitute
+from egraph_fusion.codegen.loops import (
+    Const,
+    Expr,
+    Kernel,
+)
 from egraph_fusion.codegen.scratch import scratch_bytes
 from egraph_fusion.codegen.targets import OPENCL, ZERO_ROW_FLOATS, C
 

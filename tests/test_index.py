@@ -17,7 +17,16 @@ from egraph_fusion.codegen.index import (
     stride_of,
 )
 from egraph_fusion.codegen.loop_text import expression
-from egraph_fusion.codegen.loops import Const, Expr, For, Load, Select, Var, call, subexpressions
+from egraph_fusion.codegen.loop_walk import subexpressions
+from egraph_fusion.codegen.loops import (
+    Const,
+    Expr,
+    For,
+    Load,
+    Select,
+    Var,
+    call,
+)
 from egraph_fusion.ir.tensors import DType
 
 H, J, K, N, M, P = (Var(v) for v in "ijknmp")

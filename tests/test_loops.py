@@ -10,6 +10,7 @@ from loop_strategies import DTYPES, expressions
 from egraph_fusion.codegen.loop_check import check
 from egraph_fusion.codegen.loop_parse import parse
 from egraph_fusion.codegen.loop_text import text
+from egraph_fusion.codegen.loop_walk import rewrite, subexpressions, substitute
 from egraph_fusion.codegen.loops import (
     Alloc,
     Assign,
@@ -34,9 +35,6 @@ from egraph_fusion.codegen.loops import (
     Var,
     call,
     dtype_of,
-    rewrite,
-    subexpressions,
-    substitute,
 )
 from egraph_fusion.codegen.nests import nests
 from egraph_fusion.errors import CompileError

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from egraph_fusion.codegen.index import simplify
 from egraph_fusion.codegen.layout import Layout
-from egraph_fusion.codegen.loops import Call, Const, Expr, Select, Var, substitute
+from egraph_fusion.codegen.loop_walk import substitute
+from egraph_fusion.codegen.loops import (
+    Call,
+    Const,
+    Expr,
+    Select,
+    Var,
+)
 from egraph_fusion.codegen.lower_space import (
     Space,
     chunked,

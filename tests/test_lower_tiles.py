@@ -14,7 +14,14 @@ from lowering_blocks import BLOCKS, graph_of, heads, number, weights
 import egraph_fusion as ef
 from egraph_fusion.codegen.expand import LoweringError
 from egraph_fusion.codegen.layout import Layout, channels_last, choose_layouts
-from egraph_fusion.codegen.loops import Alloc, Const, Kernel, LoopKind, Role, statements
+from egraph_fusion.codegen.loop_walk import statements
+from egraph_fusion.codegen.loops import (
+    Alloc,
+    Const,
+    Kernel,
+    LoopKind,
+    Role,
+)
 from egraph_fusion.codegen.lower import LoweredBlock, lower_block
 from egraph_fusion.codegen.nests import nests
 from egraph_fusion.frontend.example_models import EXAMPLES
