@@ -9,6 +9,7 @@ the replay: only terms of its e-graph are made, and its facts decide guards.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,7 +26,7 @@ from egraph_fusion.experiment.view import Key, View, is_number, key
 from egraph_fusion.ir.graph import Constant, Graph
 from egraph_fusion.ir.ops.operator import Interval
 from egraph_fusion.ir.tensors import TensorType
-from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
+from egraph_fusion.rulesets.pattern import Apply, Output, Pattern, children
 from egraph_fusion.rulesets.rule import Rule
 
 CONGRUENCE = -1
@@ -68,6 +69,7 @@ class Proofs:
     via: dict[int, tuple[int, int, bool]] = field(default_factory=dict[int, tuple[int, int, bool]])
     canonical: dict[Key, int] = field(default_factory=dict[Key, int])
     places: list[int] = field(default_factory=list[int])
+    changed: set[int] = field(default_factory=set[int])
 
     # What a pattern is matched against: the classes so far, with the facts of the universe.
 
@@ -161,6 +163,7 @@ class Proofs:
         self.parents.append(number)
         self.places.append(place)
         self.classes[number] = [number]
+        self.changed.add(number)
         self.numbers[exact] = number
         other = self.canonical.setdefault(key(self._resolved(n)), number)
         if other != number:
@@ -186,6 +189,7 @@ class Proofs:
         keep, drop = min(high, low), max(high, low)
         self.parents[drop] = keep
         self.classes[keep] += self.classes.pop(drop)
+        self.changed.add(keep)
         return True
 
     def _reroot(self, term: int) -> None:
@@ -210,18 +214,33 @@ class Proofs:
 
     # Rules.
 
-    def step(self) -> bool:
-        """Apply every rule wherever it matches, once; return whether anything was new."""
-        found = [
-            (i, b)
-            for i, r in enumerate(self.rules)
-            for eclass in list(self.classes)
-            for b in self._matches(r, eclass)
-        ]
+    def step(self, deadline: float) -> bool:
+        """Apply every rule where it has new matches; return whether anything was new.
+
+        What is not matched by `deadline` (monotonic seconds) is left out.
+        """
+        found: list[tuple[int, Binding]] = []
+        above = self._above_changes()
+        for i, r in enumerate(self.rules):
+            if time.monotonic() < deadline:
+                found += [(i, b) for eclass in above for b in self._matches(r, eclass)]
         size = len(self.nodes)
         news = [self._fired(i, b) for i, b in found]
         self.close()
         return any(news) or len(self.nodes) > size
+
+    def _above_changes(self) -> list[int]:
+        """Return the classes where a left side may match anew since this was last asked."""
+        parents: dict[int, set[int]] = {}
+        for number, n in enumerate(self.nodes):
+            for child in n.children:
+                parents.setdefault(self.find(child), set()).add(self.find(number))
+        found = frontier = {self.find(c) for c in self.changed}
+        for _ in range(max((depth(r.lhs) for r in self.rules), default=1) - 1):
+            frontier = {p for c in frontier for p in parents.get(c, ())} - found
+            found = found | frontier
+        self.changed = set()
+        return sorted(found)
 
     def _matches(self, r: Rule, eclass: int) -> Iterator[Binding]:
         for b in matches(self, r.lhs, eclass):
@@ -274,3 +293,8 @@ class Proofs:
         for i, (old, new) in enumerate(pairs):
             for r in self.explain(old, new):
                 yield Rewrite(r.rule, r.forward, (i, *r.place), r.new)
+
+
+def depth(p: Pattern) -> int:
+    """Return the levels of a term, its leaves included."""
+    return 1 + max(map(depth, children(p)), default=0)

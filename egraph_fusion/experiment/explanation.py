@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.ranges import Facts
@@ -25,6 +26,8 @@ LONGEST = 400
 """Steps of a chain that is still written out."""
 REPLAYS = 40
 """Rounds in which the rules are replayed."""
+FIRST, GRACE = 20.0, 30.0
+"""Seconds for a first chain, and for the last one where the time limit is over."""
 
 
 @dataclass(frozen=True)
@@ -112,17 +115,23 @@ class Problem:
         return bool(self.first.classes(view) & self.second.classes(view))
 
 
-def explain(problem: Problem, roots: Sequence[str], seconds: float) -> Explanation:
+def explain(
+    problem: Problem, whole: Saturation, roots: Sequence[str], seconds: float
+) -> Explanation:
     """Explain why the terms are equal, looking around `roots` first.
 
-    Raises OptimizeError if they are not, or not within the limits.
+    `whole` is the (observed) saturation of the problem's graph.  Raises OptimizeError if the terms
+    are not equal, or not within the limits.
     """
     deadline = time.monotonic() + seconds
     for graph, assumed in regions(problem.graph, roots, problem.assumed):
         local = replace(problem, graph=graph, assumed=assumed)
-        found = local.saturated(problem.rules)
+        alone = graph is not problem.graph
+        if alone and time.monotonic() > deadline - seconds / 2:
+            continue
+        found = local.saturated(problem.rules, observed=True) if alone else whole
         if local.holds_in(found):
-            return _explained(local, _useful(found), deadline)
+            return _explained(local, found, deadline)
     raise OptimizeError(
         f"{problem.first.text} and {problem.second.text} are not equal under these rules and limits"
     )
@@ -134,19 +143,38 @@ def _useful(found: Saturation) -> tuple[Rule, ...]:
     return tuple(r for r in found.rules if r.name in names)
 
 
-def _explained(local: Problem, rules: tuple[Rule, ...], deadline: float) -> Explanation:
+def _explained(local: Problem, found: Saturation, deadline: float) -> Explanation:
     def enough(some: Sequence[Rule]) -> bool:
         return local.holds_in(local.saturated(some))
 
-    needed, minimal = fewest(rules, enough, deadline)
+    needed, minimal = fewest(_of_a_chain(local, found, enough, deadline), enough, deadline)
     final = local.saturated(needed, observed=True)
-    proofs, ends = _replayed(local, final, deadline)
+    proofs, ends = _replayed(local, final, max(deadline, time.monotonic() + GRACE))
     names = tuple(r.name for r in needed)
     texts = (local.first.text, local.second.text)
     if ends is None:
         note = "the chain of terms was not found within the limits"
         return Explanation(*texts, None, (), names, minimal, note)
     return _written(texts, local, final, proofs, ends, names, minimal)
+
+
+def _of_a_chain(
+    local: Problem,
+    found: Saturation,
+    enough: Callable[[Sequence[Rule]], bool],
+    deadline: float,
+) -> tuple[Rule, ...]:
+    """Return the rules of the first chain that is found, if they suffice, else all that matched.
+
+    That spares the search for fewest rules most of its way.
+    """
+    rules = _useful(found)
+    proofs, ends = _replayed(local, found, min(deadline, time.monotonic() + FIRST))
+    if ends is None:
+        return rules
+    used = {family_name(proofs.rules[r.rule].name) for r in islice(proofs.explain(*ends), LONGEST)}
+    few = tuple(r for r in rules if r.name in used)
+    return few if enough(few) else rules
 
 
 def fewest(
@@ -174,14 +202,14 @@ def fewest(
 def _replayed(
     local: Problem, final: Saturation, deadline: float
 ) -> tuple[Proofs, tuple[int, int] | None]:
-    rules = tuple(t.rule for t in final.program.rules)
+    rules = tuple(t.rule for t in final.program.rules if t.rule.name in final.hits)
     proofs = Proofs(View.of(final), rules, local.numerics != "real")
     values = proofs.load(final.loaded.graph)
     for _ in range(REPLAYS):
         ends = _ends(local, proofs, values)
         if proofs.find(ends[0]) == proofs.find(ends[1]):
             return proofs, ends
-        if not proofs.step() or time.monotonic() > deadline + 60:
+        if not proofs.step(deadline) or time.monotonic() > deadline:
             break
     return proofs, None
 

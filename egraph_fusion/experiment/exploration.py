@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import OptimizeError
@@ -25,7 +26,6 @@ from egraph_fusion.extract.cost import CostModel
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend.source import Source
 from egraph_fusion.ir.graph import Graph
-from egraph_fusion.optimizer import family_name
 from egraph_fusion.output_files import write_text
 from egraph_fusion.rulesets import default_rules, find, select
 from egraph_fusion.rulesets.pattern import Pattern, operators_of
@@ -134,7 +134,7 @@ class Exploration:
         problem = Problem(
             whole.graph, whole.assumed, whole.leaves, self.rules, self.numerics, self.limits, *asked
         )
-        return explain(problem, whole._roots(asked), time_limit)
+        return explain(problem, whole.saturation, whole._roots(asked), time_limit)
 
     def why_not(self, rule: Rule | str) -> Miss:
         """Return what kept a rule (of this run, or any other) from firing, where it came nearest.
@@ -222,10 +222,7 @@ class Exploration:
 
     def _roots(self, asked: Sequence[Query]) -> tuple[str, ...]:
         """Return the values of the graph to look around for a derivation."""
-        found: list[str] = []
-        for q in asked:
-            named = [v for c in q.classes(self._view) for v in self._view.names.get(c, ())]
-            found += [v for v in named if v in self.graph.producers][:2]
+        found = [v for q in asked for v in self._view.values_above(q.classes(self._view))[:2]]
         return tuple(dict.fromkeys(found)) or self.graph.outputs
 
 

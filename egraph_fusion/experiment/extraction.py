@@ -9,6 +9,7 @@ from egraph_fusion.egraph.choosing import offer
 from egraph_fusion.egraph.counting import Totals, totals
 from egraph_fusion.egraph.facts import load_graph
 from egraph_fusion.egraph.pricing import Prices
+from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.rebuild import rebuild
 from egraph_fusion.egraph.saturate import Saturation
 from egraph_fusion.errors import OptimizeError
@@ -19,7 +20,7 @@ from egraph_fusion.extract import EXTRACTORS
 from egraph_fusion.extract.cost import COST_MODELS, CostModel
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.ir.text import print_graph
-from egraph_fusion.optimizer import expressible_in, family_name
+from egraph_fusion.optimizer import expressible_in
 from egraph_fusion.rulesets.pattern import Pattern
 
 SHORT = 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -83,37 +83,51 @@ def nearest_miss(view: View, printer: Printer, instances: Sequence[Rule], tame: 
     present = set(view.by_op)
     name = instances[0].name.split("[")[0]
     possible = [r for r in instances if operators_of(r.lhs) & present]
-    best: tuple[tuple[int, int, int], Miss] | None = None
-    for r in possible:
-        for rank, miss in _candidates(view, printer, r, tame, name):
-            if best is None or rank < best[0]:
-                best = (rank, miss)
-    if best is not None:
-        return best[1]
-    wanted = sorted({_top(r) for r in instances})
-    names = ", ".join(wanted[:SHOWN]) + (", ..." if len(wanted) > SHOWN else "")
-    return Miss(name, "absent", "", (f"there is no {names} here",))
+    places = (p for r in possible for p in _places(view, r, tame))
+    best = min(places, key=lambda p: p.rank, default=None)
+    if best is None:
+        wanted = sorted({_top(r) for r in instances})
+        names = ", ".join(wanted[:SHOWN]) + (", ..." if len(wanted) > SHOWN else "")
+        return Miss(name, "absent", "", (f"there is no {names} here",))
+    if best.binding is not None:
+        node = shown(printer.node(best.binding.nodes[best.rule.lhs]))
+        reasons = _unheld(view, best.rule, best.binding, tame, printer.text)
+        return Miss(name, "guard", node, _few(reasons))
+    near = _nearest(view, printer.text, best.rule.lhs, best.eclass, EMPTY)
+    top = near.binding.nodes.get(best.rule.lhs)
+    node = printer.text(best.eclass) if top is None else shown(printer.node(top))
+    return Miss(name, "operand", node, _few(near.reasons))
 
 
-def _candidates(
-    view: View, printer: Printer, r: Rule, tame: bool, name: str
-) -> Iterator[tuple[tuple[int, int, int], Miss]]:
-    """Yield misses with their ranks: matches whose conditions fail rank before partial matches."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A class where a rule came near: all of its left side matches if there is a `binding`."""
+
+    rank: tuple[int, int, int]
+    rule: Rule
+    eclass: int
+    binding: Binding | None = None
+
+
+def _places(view: View, r: Rule, tame: bool) -> Iterator[_Place]:
+    """Yield where a rule came near; matches whose conditions fail rank before partial matches."""
     full = False
-    for eclass in view.by_op.get(_top(r), ()):
+    roots = view.by_op.get(_top(r), ())
+    for eclass in roots:
         for b in matches(view, r.lhs, eclass):
             full = True
-            unheld = tuple(unmet(view, r, b, tame, text=printer.text))
-            reasons = unheld or _right_refused(view, r, b)
-            node = shown(printer.node(b.nodes[r.lhs]))
-            yield (0, len(reasons), 0), Miss(name, "guard", node, _few(reasons))
+            yield _Place((0, len(_unheld(view, r, b, tame, str)), 0), r, eclass, b)
     if full:
         return
-    for eclass in view.by_op.get(_top(r), ()):
-        near = _nearest(view, printer, r.lhs, eclass, EMPTY)
-        top = near.binding.nodes.get(r.lhs)
-        node = printer.text(eclass) if top is None else shown(printer.node(top))
-        yield (1, *near.rank), Miss(name, "operand", node, _few(near.reasons))
+    for eclass in roots:
+        yield _Place((1, *_nearest(view, str, r.lhs, eclass, EMPTY).rank), r, eclass)
+
+
+def _unheld(
+    view: View, r: Rule, b: Binding, tame: bool, text: Callable[[int], str]
+) -> tuple[str, ...]:
+    """Return what keeps a match from firing; `text` prints a class."""
+    return tuple(unmet(view, r, b, tame, text=text)) or _right_refused(view, r, b)
 
 
 def _top(r: Rule) -> str:
@@ -142,12 +156,12 @@ def _right_refused(view: View, r: Rule, b: Binding) -> tuple[str, ...]:
     return ("it holds here, and the term it makes is known already",)
 
 
-def _nearest(view: View, printer: Printer, p: Pattern, eclass: int, b: Binding) -> _Near:
+def _nearest(view: View, text: Callable[[int], str], p: Pattern, eclass: int, b: Binding) -> _Near:
     """Return the greedy best match of `p` against a class."""
     if p in b.classes:
         if b.classes[p] == eclass:
             return _Near(1, b, ())
-        both = f"{printer.text(b.classes[p])} and {printer.text(eclass)}"
+        both = f"{text(b.classes[p])} and {text(eclass)}"
         return _Near(0, b, (f"{p} stands twice in the rule, and here for {both}",))
     match p:
         case Tensor():
@@ -155,26 +169,28 @@ def _nearest(view: View, printer: Printer, p: Pattern, eclass: int, b: Binding) 
         case Number(value):
             if view.splat(eclass) == view.interner.number(value):
                 return _Near(1, b.bound(p, eclass), ())
-            reason = f"the rule wants the constant {value} where {printer.text(eclass)} stands"
+            reason = f"the rule wants the constant {value} where {text(eclass)} stands"
             return _Near(0, b.bound(p, eclass), (reason,))
         case _:
-            found = list(_nodes(view, printer, p, eclass, b))
+            found = list(_nodes(view, text, p, eclass, b))
             if found:
                 return min(found, key=lambda n: n.rank)
-            return _Near(0, b, (_wanted(view, printer, p, eclass),))
+            return _Near(0, b, (_wanted(view, text, p, eclass),))
 
 
-def _wanted(view: View, printer: Printer, p: Pattern, eclass: int) -> str:
+def _wanted(view: View, text: Callable[[int], str], p: Pattern, eclass: int) -> str:
     """Say what a left side wants where nothing of its shape stands."""
     if isinstance(p, Apply):
         counts = {len(n.children) for n in view.members(eclass) if op_of(n) == p.op}
         if counts - {len(p.args)}:
             have = ", ".join(map(str, sorted(counts)))
             return f"the rule wants {p.op} of {len(p.args)} operands, {have} are here"
-    return f"the rule wants {p} where {printer.text(eclass)} stands"
+    return f"the rule wants {p} where {text(eclass)} stands"
 
 
-def _nodes(view: View, printer: Printer, p: Pattern, eclass: int, b: Binding) -> Iterator[_Near]:
+def _nodes(
+    view: View, text: Callable[[int], str], p: Pattern, eclass: int, b: Binding
+) -> Iterator[_Near]:
     bundle = isinstance(p, Output)
     of = p.of if isinstance(p, Output) else p
     assert isinstance(of, Apply)
@@ -187,7 +203,7 @@ def _nodes(view: View, printer: Printer, p: Pattern, eclass: int, b: Binding) ->
                 continue
             near = _Near(2, b, ())
             for operand, child in zip(of.args, n.children, strict=True):
-                part = _nearest(view, printer, operand, child, near.binding)
+                part = _nearest(view, text, operand, child, near.binding)
                 near = _Near(near.score + part.score, part.binding, near.reasons + part.reasons)
             chosen = near.binding.applied(p, outer, {})
             attrs = {} if near.reasons else attributes_of_match(view, of, n, chosen)

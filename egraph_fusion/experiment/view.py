@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -113,6 +113,28 @@ class View:
         for name, number in self.loaded.values.items():
             found.setdefault(self.state.of_value[number], []).append(name)
         return {c: tuple(ns) for c, ns in found.items()}
+
+    @cached_property
+    def parents(self) -> Mapping[int, tuple[int, ...]]:
+        """The classes that hold a node over each class."""
+        found: dict[int, dict[int, None]] = {}
+        for eclass, members in self.state.classes.items():
+            for child in (k for n in members for k in n.children):
+                found.setdefault(child, {})[eclass] = None
+        return {c: tuple(above) for c, above in found.items()}
+
+    def values_above(self, classes: Iterable[int]) -> tuple[str, ...]:
+        """Return the computed values of the graph that are in `classes`, else nearest above."""
+        level, seen = list(dict.fromkeys(classes)), set[int]()
+        producers = self.loaded.graph.producers
+        while level:
+            named = [v for c in level for v in self.names.get(c, ()) if v in producers]
+            if named:
+                return tuple(named)
+            seen.update(level)
+            above = (p for c in level for p in self.parents.get(c, ()) if p not in seen)
+            level = list(dict.fromkeys(above))
+        return ()
 
     def class_of(self, name: str) -> int | None:
         """Return the class of a value of the graph; None if nothing reads it or there is none."""
