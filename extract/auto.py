@@ -12,7 +12,7 @@ from egraph_fusion.extract.reduce import reduce
 
 EXACT_NODES = 3_000
 """Undecided nodes up to which the exact extractor is tried."""
-EXACT_WORK = 150_000
+EXACT_WORK = 300_000
 """Branch-and-bound nodes times matrix entries in one solve: some seconds."""
 
 

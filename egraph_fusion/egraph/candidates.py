@@ -71,4 +71,8 @@ def _least(candidates: Sequence[Candidate], cost: str) -> Candidate:
     tied = [c for c in candidates if work(c) == least]
     if len(tied) == 1:
         return tied[0]
-    return min(tied, key=lambda c: (c.blocks, c.totals.nbytes, c.totals.flops, c.totals.ops))
+    return min(tied, key=_rank)
+
+
+def _rank(c: Candidate) -> tuple[int, int, int, int, bool]:
+    return (c.blocks, c.totals.nbytes, c.totals.flops, c.totals.ops, c.gap != 0)

@@ -166,7 +166,7 @@ def _iterate(run: _Run, texts: Sequence[RuleText], limit: int) -> str:
             return "nodes"
         if not changed and not settled and not pausing:
             return "matches" if turns.retired else "saturated"
-        if run.states and size > 2 * run.states[-1].n_nodes:
+        if size > 2 * (run.states[-1].n_nodes if run.states else run.loaded_nodes):
             _keep_state(run)
     return "iterations"
 

@@ -31,10 +31,10 @@ class WorkerStoppedError(OptimizeError):
 class Worker:
     """A running worker process."""
 
-    def __init__(self, memory: int = MEMORY_LIMIT) -> None:
-        """Start the process."""
+    def __init__(self, memory: int | None = None) -> None:
+        """Start the process; `memory` is its limit in bytes, MEMORY_LIMIT unless given."""
         self.owner = os.getpid()
-        self.memory = memory
+        self.memory = memory or MEMORY_LIMIT
         self.process = subprocess.Popen(
             [sys.executable, "-m", "egraph_fusion.egraph.worker"],
             stdin=subprocess.PIPE,
@@ -42,7 +42,7 @@ class Worker:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "RAYON_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         )
-        self.ask({"memory": memory}, time.monotonic() + 60)
+        self.ask({"memory": self.memory}, time.monotonic() + 60)
 
     @property
     def alive(self) -> bool:
