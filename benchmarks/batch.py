@@ -3,8 +3,8 @@
     python benchmarks/batch.py OUT [--repros REPROS.py] [--light] [--copies N] [--jobs N] SOURCE...
 
 `--repros` takes the models that the builders of such a file make, `--light` those that come with
-the onnx package; `--copies` converts every source so often (for load: memory has to stay where it is).
-The check compares each result with its original; OUT should be empty.
+the onnx package; `--copies` converts every source so often (for load: memory has to stay where it
+is).  The check compares each result with its original; OUT should be empty.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quiet", action="store_true", help="no table")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     originals, models = options.out / "originals", options.out / "sources"
     found = [Path(s) for s in options.sources]
     found += list(repros(options.repros, originals / "repros")) if options.repros else []

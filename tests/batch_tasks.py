@@ -11,9 +11,16 @@ from typing import Any
 
 from egraph_fusion.convert.batch.one_model import convert
 from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.frontend import saving
 
 Request = Mapping[str, Any]
 Report = Callable[..., None]
+
+
+def convert_as_if_big(request: Request, stage: Report) -> dict[str, Any]:
+    """Convert a model as one whose weights are beyond protobuf's limit."""
+    saving.EXTERNAL_ABOVE, saving.SMALLEST_EXTERNAL = 1, 1
+    return convert(request, stage)
 
 
 def convert_or_crash(request: Request, stage: Report) -> dict[str, Any]:

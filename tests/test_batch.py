@@ -239,12 +239,16 @@ def test_a_wrong_result_is_found_and_not_written(tmp_path: Path) -> None:
 
     model = model_of(nodes, [info("x", [64]), info("z", [64])], [info("y", [64])])
     saved_to(tmp_path / "m" / "max.onnx", model)
-    (result,) = ef.batch(tmp_path / "m", tmp_path / "o", jobs=1, rules=rules)
+    (result,) = ef.batch(tmp_path / "m", tmp_path / "o", jobs=1, rules=rules, verify=False)
     assert (result.status, result.stage) == (Status.FAILED, "check")
     assert "'y'" in result.reason
     assert not (tmp_path / "o" / "max.onnx").exists()
-    (result,) = ef.batch(tmp_path / "m", tmp_path / "o", jobs=1, rules=rules, check=False)
-    assert result.status is Status.OK
+    unchecked = ef.batch(
+        tmp_path / "m", tmp_path / "o", jobs=1, rules=rules, verify=False, check=False
+    )
+    assert [r.status for r in unchecked] == [Status.OK]
+    with pytest.raises(ef.RuleError, match="wrong"):
+        ef.batch(tmp_path / "m", tmp_path / "o", jobs=1, rules=rules)
 
 
 def test_targets_and_opset(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -236,6 +237,18 @@ def test_defaults_come_from_the_nearest_project(
     assert (seen["without"], seen["fallback"]) == (("add-zero",), "copy")
     _, _, seen = asked(["batch", "x", "-o", "y", "--jobs", "1", "--numerics", "real"], monkeypatch)
     assert (seen["jobs"], seen["numerics"]) == (1, "real")
+
+
+def test_the_documented_configuration_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "batch.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "pyproject.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    code, output, seen = asked(["batch", "x", "-o", "y"], monkeypatch)
+    assert code == 0, output
+    assert (seen["jobs"], seen["timeout"], seen["numerics"]) == (4, 300.0, "exact")
 
 
 def test_a_file_of_its_own_needs_no_heading(

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from batch_folders import (
     by_name,
@@ -239,6 +240,25 @@ def test_external_data_is_part_of_the_content(tmp_path: Path) -> None:
     data = tmp_path / "m" / "data" / "w.bin"
     data.write_bytes(bytes(reversed(data.read_bytes())))
     assert statuses(tmp_path / "m", tmp_path / "out") == {"outside": "ok"}
+
+
+@pytest.mark.usefixtures("real")
+def test_a_big_model_has_a_data_file_which_belongs_to_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("egraph_fusion.convert.batch.run.CONVERT", "batch_tasks:convert_as_if_big")
+    external(tmp_path / "m", "outside.onnx", "data/w.bin")
+    out = tmp_path / "out"
+    assert statuses(tmp_path / "m", out) == {"outside": "ok"}
+    weights = onnx.load(out / "outside.onnx", load_external_data=False).graph.initializer
+    assert any(t.data_location == onnx.TensorProto.EXTERNAL for t in weights)
+    onnx.checker.check_model(out / "outside.onnx")
+    entry = manifest(out)[-1]
+    names = [Path(s["path"]).name for s in entry["outputs"]]
+    assert names == ["outside.onnx.data", "outside.onnx"]
+    assert statuses(tmp_path / "m", out) == {"outside": "unchanged"}
+    (out / "outside.onnx.data").unlink()
+    assert statuses(tmp_path / "m", out) == {"outside": "ok"}
 
 
 @pytest.mark.usefixtures("real")

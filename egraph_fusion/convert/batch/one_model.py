@@ -180,7 +180,7 @@ def _checked(asked: Request, graph: Graph) -> float:
         after: Runner = lambda feeds: session.run(None, feeds)  # noqa: E731
     else:
         after = reference_runner(whole_model(asked.staged))
-    differences = compare(before, after, asked.options["seeds"])
+    differences = compare(before, after, asked.options["seeds"], str(asked.file))
     require(differences, asked.options["tolerance"])
     return max((d.worst for d in differences), default=0.0)
 

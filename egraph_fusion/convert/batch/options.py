@@ -37,6 +37,7 @@ class Options:
     numerics: str = "finite"
     rules: str | None = None
     without: tuple[str, ...] = ()
+    verify: bool = True
     extractor: str = "auto"
     cost: str = "flops"
     time_limit: float = 60.0
@@ -56,13 +57,13 @@ class Options:
         _expect(self.opset is None or self.opset > 0, "opset", self.opset, "a number from 1")
         _expect_known(self.numerics, self.extractor, self.cost)
         if self.rules is not None or self.without:
-            _expect_rules(self.rules, self.without)
+            _expect_rules(self.rules, self.without, self.verify)
 
     def key(self) -> str:
         """Return a digest of these options, of the rules' file and of this version's code."""
         rules = Path(self.rules).read_bytes() if self.rules is not None else b""
         shapes = sorted((k, tuple(v)) for k, v in self.input_shapes.items())
-        plain = {**asdict(self), "input_shapes": shapes, "rules": ""}
+        plain = {**asdict(self), "input_shapes": shapes, "rules": "", "verify": True}
         return digest(repr(sorted(plain.items())), rules, code_digest())
 
     def to_request(self) -> dict[str, Any]:
@@ -87,12 +88,17 @@ def _expect_known(numerics: str, extractor: str, cost: str) -> None:
     _expect(cost in COST_MODELS, "cost", cost, f"one of {', '.join(COST_MODELS)}")
 
 
-def _expect_rules(rules: str | None, without: Sequence[str]) -> None:
-    """Raise RuleError for an unusable file, a wrong rule in it, or a name that no rule has."""
+def _expect_rules(rules: str | None, without: Sequence[str], verify: bool) -> None:
+    """Raise RuleError for an unusable file, a wrong rule in it, or a name that no rule has.
+
+    Rules are verified here, once, and not again for every model.
+    """
     from egraph_fusion.rulesets import default_rules, select
     from egraph_fusion.rulesets.admission import admit
 
-    admit(select(default_rules() if rules is None else Path(rules), without))
+    used = select(default_rules() if rules is None else Path(rules), without)
+    if verify:
+        admit(used)
 
 
 def limits_of(timeout: float, memory: int | str | None, jobs: int) -> Limits:
