@@ -24,6 +24,8 @@ from egraph_fusion.rulesets.rule import Rule
 
 LONGEST = 400
 """Steps of a chain that is still written out."""
+UNSURE = ("time", "memory", "crash")
+"""Ends of a run that might have shown more."""
 REPLAYS = 40
 """Rounds in which the rules are replayed."""
 FIRST, GRACE = 20.0, 30.0
@@ -125,8 +127,10 @@ def explain(
     """
     deadline = time.monotonic() + seconds
     for graph, assumed in regions(problem.graph, roots, problem.assumed):
-        local = replace(problem, graph=graph, assumed=assumed)
         alone = graph is not problem.graph
+        limits = replace(problem.limits, seconds=min(problem.limits.seconds, seconds / 6))
+        bounds = limits if alone else problem.limits
+        local = replace(problem, graph=graph, assumed=assumed, limits=bounds)
         if alone and time.monotonic() > deadline - seconds / 2:
             continue
         found = local.saturated(problem.rules, observed=True) if alone else whole
@@ -144,10 +148,16 @@ def _useful(found: Saturation) -> tuple[Rule, ...]:
 
 
 def _explained(local: Problem, found: Saturation, deadline: float) -> Explanation:
-    def enough(some: Sequence[Rule]) -> bool:
-        return local.holds_in(local.saturated(some))
+    late: list[Saturation] = []
 
-    needed, minimal = fewest(_of_a_chain(local, found, enough, deadline), enough, deadline)
+    def enough(some: Sequence[Rule]) -> bool:
+        run = local.saturated(some)
+        if run.stop_reason in UNSURE:
+            late.append(run)
+        return local.holds_in(run)
+
+    needed, sure = fewest(_of_a_chain(local, found, enough, deadline), enough, deadline)
+    minimal = sure and not late
     final = local.saturated(needed, observed=True)
     proofs, ends = _replayed(local, final, max(deadline, time.monotonic() + GRACE))
     names = tuple(r.name for r in needed)
