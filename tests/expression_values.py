@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from egraph_fusion.experiment.explanation import Step
+from egraph_fusion.experiment.chains import Step
 from egraph_fusion.experiment.leaves import Leaf
 from egraph_fusion.frontend import export
 from egraph_fusion.ir.graph import Graph

@@ -11,7 +11,8 @@ from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import OptimizeError
-from egraph_fusion.experiment.derivation import Proofs, Rewrite
+from egraph_fusion.experiment.chains import LONGEST, Step, chain
+from egraph_fusion.experiment.derivation import Proofs
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.leaves import Leaf
 from egraph_fusion.experiment.printing import Reader
@@ -19,38 +20,15 @@ from egraph_fusion.experiment.queries import Query
 from egraph_fusion.experiment.regions import regions
 from egraph_fusion.experiment.view import View
 from egraph_fusion.ir.graph import Graph
-from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
+from egraph_fusion.rulesets.pattern import Pattern
 from egraph_fusion.rulesets.rule import Rule
 
-LONGEST = 400
-"""Steps of a chain that is still written out."""
 UNSURE = ("time", "memory", "crash")
 """Ends of a run that might have shown more."""
 REPLAYS = 40
 """Rounds in which the rules are replayed."""
 FIRST, GRACE = 20.0, 30.0
 """Seconds for a first chain, and for the last one where the time limit is over."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One rewrite: `rule` turns a part of `before`, at `place`, into what stands in `after`.
-
-    `place` is a path of operand numbers from the root; `forward` is false where the rule leads
-    from `after` to `before`.  `instance` is the rule as it was applied, operator and arity chosen.
-    """
-
-    rule: str
-    forward: bool
-    place: tuple[int, ...]
-    before: Pattern
-    after: Pattern
-    instance: Rule
-
-    def __str__(self) -> str:
-        """Print the new term and the rule."""
-        way = "" if self.forward else " (from right to left)"
-        return f"= {shown(self.after)}    by {self.rule}{way}"
 
 
 @dataclass(frozen=True)
@@ -165,7 +143,10 @@ def _explained(local: Problem, found: Saturation, deadline: float) -> Explanatio
     if ends is None:
         note = "the chain of terms was not found within the limits"
         return Explanation(*texts, None, (), names, minimal, note)
-    return _written(texts, local, final, proofs, ends, names, minimal)
+    written = chain(proofs, Reader(final.loaded, local.leaves), *ends)
+    note = f"the chain has more than {LONGEST} steps" if written.steps is None else ""
+    steps = written.steps or ()
+    return Explanation(*texts, written.start, steps, names, minimal, note)
 
 
 def _of_a_chain(
@@ -230,76 +211,3 @@ def _ends(local: Problem, proofs: Proofs, values: Mapping[str, int]) -> tuple[in
         found.append(values[q.value] if q.graph is None else proofs.load(q.graph, values)[q.value])
     proofs.close()
     return found[0], found[1]
-
-
-def _written(
-    texts: tuple[str, str],
-    local: Problem,
-    final: Saturation,
-    proofs: Proofs,
-    ends: tuple[int, int],
-    names: tuple[str, ...],
-    minimal: bool,
-) -> Explanation:
-    reader = Reader(final.loaded, local.leaves)
-    terms = _Terms(proofs, reader)
-    start = terms.of(ends[0])
-    steps: list[Step] = []
-    for r in proofs.explain(*ends):
-        before = steps[-1].after if steps else start
-        after = _replaced(before, r.place, terms.of(r.new))
-        steps.append(_step(proofs.rules[r.rule], r, before, after))
-        if len(steps) > LONGEST:
-            note = f"the chain has more than {LONGEST} steps"
-            return Explanation(*texts, start, (), names, minimal, note)
-    return Explanation(*texts, start, _without_loops(start, steps), names, minimal)
-
-
-def _step(rule: Rule, r: Rewrite, before: Pattern, after: Pattern) -> Step:
-    name = family_name(rule.name)
-    if "-reverse" not in rule.name:
-        return Step(name, r.forward, r.place, before, after, rule)
-    given = replace(rule, name=rule.name.replace("-reverse", ""), lhs=rule.rhs, rhs=rule.lhs)
-    return Step(name, not r.forward, r.place, before, after, given)
-
-
-def _without_loops(start: Pattern, steps: list[Step]) -> tuple[Step, ...]:
-    """Leave out what leads from a term back to itself."""
-    kept: list[Step] = []
-    for s in steps:
-        kept.append(s)
-        terms = [start, *(k.after for k in kept[:-1])]
-        if s.after in terms:
-            del kept[terms.index(s.after) :]
-    return tuple(kept)
-
-
-def _replaced(p: Pattern, place: tuple[int, ...], part: Pattern) -> Pattern:
-    if not place:
-        return part
-    match p:
-        case Output(of, index):
-            return Output(_replaced(of, place[1:], part), index)
-        case Apply(args=args):
-            i = place[0]
-            changed = _replaced(args[i], place[1:], part)
-            return replace(p, args=(*args[:i], changed, *args[i + 1 :]))
-        case _:
-            raise OptimizeError(f"{p} has no operand {place[0]}")
-
-
-@dataclass
-class _Terms:
-    """Terms of a proof as expressions."""
-
-    proofs: Proofs
-    reader: Reader
-
-    def __post_init__(self) -> None:
-        self.made: dict[int, Pattern] = {}
-
-    def of(self, number: int) -> Pattern:
-        if number not in self.made:
-            n = self.proofs.nodes[number]
-            self.made[number] = self.reader.term(n, [self.of(k) for k in n.children])
-        return self.made[number]
