@@ -39,17 +39,18 @@ OPERANDS = (
     rule("and-order",     ops.and_(a, b),      ops.and_(b, a),      level="exact", dtypes="bool"),
     rule("or-order",      ops.or_(a, b),       ops.or_(b, a),       level="exact", dtypes="bool"),
     rule("xor-order",     ops.xor(a, b),       ops.xor(b, a),       level="exact", dtypes="bool"),
-    rule("less-order",    ops.less(a, b),      ops.greater(b, a),   level="exact", both=True),
+    rule("less-order",    ops.less(a, b),      ops.greater(b, a),
+         level="exact", both=True, dtypes="numeric"),
     rule("less-equal-order", ops.less_or_equal(a, b), ops.greater_or_equal(b, a),
-         level="exact", both=True),
+         level="exact", both=True, dtypes="numeric"),
 )  # fmt: skip
 
 SIGNS = (
-    rule("neg-mul",       (-a) * b,            -(a * b),            level="exact"),
+    rule("neg-mul",       (-a) * b,            -(a * b),       level="exact", dtypes="numeric"),
     rule("neg-div",       (-a) / b,            -(a / b),            level="exact"),
     rule("div-neg",       a / (-b),            -(a / b),            level="exact"),
-    rule("neg-matmul",    (-a) @ b,            -(a @ b)),
-    rule("matmul-neg",    a @ (-b),            -(a @ b)),
+    rule("neg-matmul",    (-a) @ b,            -(a @ b),            dtypes="numeric"),
+    rule("matmul-neg",    a @ (-b),            -(a @ b),            dtypes="numeric"),
     rule("odd-neg",       odd(-a),             -odd(a),             schema="odd"),
     rule("even-neg",      even(-a),            even(a),             schema="even"),
 )  # fmt: skip
@@ -64,9 +65,9 @@ REDUCTIONS = (
     rule("sum-shift-left", total(ops.bit_shift(a, k, direction="LEFT"), **K),
          ops.bit_shift(total(a, **K), k, direction="LEFT"), across, dtypes="uint", source=PAPER),
     rule("prod-exp",    prod(ops.exp(a), **K),        ops.exp(total(a, **K)),     source=PAPER),
-    rule("sum-neg",     total(-a, **K),               -total(a, **K)),
+    rule("sum-neg",     total(-a, **K),               -total(a, **K),             dtypes="numeric"),
     rule("mean-neg",    mean(-a, **K),                -mean(a, **K)),
-    rule("sum-scale",   total(a * k, **K),            total(a, **K) * k,          across),
+    rule("sum-scale",   total(a * k, **K),            total(a, **K) * k,  across, dtypes="numeric"),
     rule("sum-divide",  total(a / k, **K),            total(a, **K) / k,          across),
     rule("mean-scale",  mean(a * k, **K),             mean(a, **K) * k,           across),
     rule("mean-divide", mean(a / k, **K),             mean(a, **K) / k,           across),
@@ -85,13 +86,13 @@ REDUCTIONS = (
     rule("prod-sqrt",   prod(ops.sqrt(a), **K),       ops.sqrt(prod(a, **K)),     [nonneg(a)]),
     rule("sum-log",     total(ops.log(a), **K),       ops.log(prod(a, **K)),      [positive(a)]),
     rule("l1-scale",    ops.reduce_l1(a * k, **K),    ops.reduce_l1(a, **K) * ops.abs(k), across),
-    rule("sum-abs",     total(ops.abs(a), **K),       ops.reduce_l1(a, **K)),
-    rule("sum-square",  total(a * a, **K),            ops.reduce_sum_square(a, **K)),
+    rule("sum-abs",     total(ops.abs(a), **K),       ops.reduce_l1(a, **K),      dtypes="numeric"),
+    rule("sum-square",  total(a * a, **K),       ops.reduce_sum_square(a, **K), dtypes="numeric"),
     rule("reduce-transposed",
          reduction(ops.transpose(a, perm=p), **K),
          ops.transpose(reduction(a, axes=axes_before(axes, p), keepdims=keep),
                        perm=perm_reduced(p, axes, keep)),
-         growing=True, schema="reduction"),
+         growing=True, schema="reduction", dtypes="numeric"),
 )  # fmt: skip
 
 MOVEMENT = (
@@ -115,21 +116,21 @@ MOVEMENT = (
          level="exact", growing=True, both=True, schema="movement past elementwise"),
     rule("transpose-binary",
          g(ops.transpose(a, perm=p), ops.transpose(b, perm=p)), ops.transpose(g(a, b), perm=p),
-         level="exact", schema="movement past elementwise"),
+         level="exact", dtypes="numeric", schema="movement past elementwise"),
     rule("reshape-binary",
          g(ops.reshape(a, attrs=q), ops.reshape(b, attrs=q)), ops.reshape(g(a, b), attrs=q),
-         [same_shape(a, b)], level="exact", schema="movement past elementwise"),
+         [same_shape(a, b)], level="exact", dtypes="numeric", schema="movement past elementwise"),
     rule("transpose-matmul",
          ops.transpose(a @ b, perm=p),
          ops.transpose(b, perm=p) @ ops.transpose(a, perm=p),
-         [swaps_last_two(p), same_rank(a, b)], growing=True, both=False),
+         [swaps_last_two(p), same_rank(a, b)], growing=True, dtypes="numeric"),
 )  # fmt: skip
 
 scale = [one_element(k)]
 matrices = [*scale, rank_at_least(a, 2), rank_at_least(b, 2)]
 SCALES = (
-    rule("matmul-scale-left",  (a * k) @ b,   (a @ b) * k,   matrices),
-    rule("matmul-scale-right", a @ (b * k),   (a @ b) * k,   matrices),
+    rule("matmul-scale-left",  (a * k) @ b,   (a @ b) * k,   matrices, dtypes="numeric"),
+    rule("matmul-scale-right", a @ (b * k),   (a @ b) * k,   matrices, dtypes="numeric"),
     rule("matmul-divide-left", (a / k) @ b,   (a @ b) / k,   matrices),
     rule("conv-scale-input",   ops.conv(x * k, w, attrs=p), ops.conv(x, w, attrs=p) * k,
          [*scale, broadcasts_into(k, x)]),
