@@ -27,6 +27,7 @@ from batch_folders import (
     saved_to,
     settled,
 )
+from onnx_models import info, model_of
 
 import egraph_fusion as ef
 from egraph_fusion.convert.batch.ledger import read_results
@@ -235,8 +236,6 @@ def test_a_wrong_result_is_found_and_not_written(tmp_path: Path) -> None:
         "wrong = rule('wrong', ops.max(a, b), a)\n"
     )
     nodes = [onnx.helper.make_node("Max", ["x", "z"], ["y"], name="larger")]
-    from onnx_models import info, model_of
-
     model = model_of(nodes, [info("x", [64]), info("z", [64])], [info("y", [64])])
     saved_to(tmp_path / "m" / "max.onnx", model)
     (result,) = ef.batch(tmp_path / "m", tmp_path / "o", jobs=1, rules=rules, verify=False)
@@ -249,6 +248,19 @@ def test_a_wrong_result_is_found_and_not_written(tmp_path: Path) -> None:
     assert [r.status for r in unchecked] == [Status.OK]
     with pytest.raises(ef.RuleError, match="wrong"):
         ef.batch(tmp_path / "m", tmp_path / "o", jobs=1, rules=rules)
+
+
+def test_an_original_that_does_not_run_is_named_by_its_node(tmp_path: Path) -> None:
+    nodes = [
+        onnx.helper.make_node("Mul", ["x", "one"], ["p"], name="needless"),
+        onnx.helper.make_node("Reshape", ["p", "shape"], ["y"], name="into_what"),
+    ]
+    inputs = [info("x", [2, 3]), info("shape", [2], onnx.TensorProto.INT64)]
+    model = model_of(nodes, inputs, ["y"], {"one": np.ones((), np.float32)})
+    saved_to(tmp_path / "m" / "a.onnx", model)
+    (result,) = ef.batch(tmp_path / "m", tmp_path / "o", jobs=1)
+    assert (result.status, result.stage) == (Status.FAILED, "check")
+    assert "node 'into_what' (Reshape)" in result.reason
 
 
 def test_targets_and_opset(tmp_path: Path) -> None:

@@ -69,11 +69,31 @@ def _alone(graph: Graph, n: Node) -> Graph:
 
 
 def reference(model: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], list[Any]]:
-    """Return a function that runs a whole model in onnx.reference: the oracle of checks."""
+    """Return a function that runs a whole model in onnx.reference: the oracle of checks.
+
+    It raises RunError, naming the node, where one fails.
+    """
     from onnx.reference import ReferenceEvaluator
 
     evaluator: Any = ReferenceEvaluator(model)
+    for node in evaluator.rt_nodes_:
+        _name_failures(node)
     return lambda feeds: list(evaluator.run(None, dict(feeds)))
+
+
+def _name_failures(node: Any) -> None:
+    """Let a node of the reference evaluator say who it is when it fails."""
+    run, proto = node.run, node.onnx_node
+    name = proto.name or next((v for v in proto.output if v), "")
+
+    def named(*operands: Any, **options: Any) -> Any:
+        try:
+            return run(*operands, **options)
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise RunError(f"node {name!r} ({proto.op_type}): {what}") from error
+
+    node.run = named
 
 
 @lru_cache(maxsize=256)
