@@ -24,6 +24,10 @@ SIGNATURES = {
     "load_compiled": ("path",),
     "emit_c": ("source", "folder"),
     "bench": ("model", "against"),
+    "tensor": ("name", "shape", "dtype", "lo", "hi"),
+    "constant": ("name", "value"),
+    "explore": ("what", "rules"),
+    "compare_rulesets": ("rulesets", "models"),
 }  # fmt: skip
 REPORT = (
     "flops_before", "flops_after", "contraction_flops_before", "contraction_flops_after",

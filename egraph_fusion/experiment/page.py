@@ -14,6 +14,8 @@ from egraph_fusion.ir.text import print_graph
 from egraph_fusion.pages.charts import line_chart
 from egraph_fusion.pages.document import Child, document, element, facts, section
 from egraph_fusion.pages.table import Cell, table
+from egraph_fusion.rulesets import STRUCTURAL
+from egraph_fusion.rulesets.rule import Rule
 
 if TYPE_CHECKING:
     from egraph_fusion.experiment.exploration import Exploration
@@ -90,8 +92,9 @@ def _growth(found: Exploration) -> Element:
 
 def _rules(found: Exploration) -> Element:
     by_name = {r.name: r for r in found.rules}
+    structural = frozenset(STRUCTURAL)
     rows = [
-        (name, by_name[name].family or "own", str(by_name[name]).partition(": ")[2], hits)
+        (name, _family(by_name[name], structural), str(by_name[name]).partition(": ")[2], hits)
         for name, hits in found.hits.items()
         if name in by_name
     ]
@@ -101,6 +104,10 @@ def _rules(found: Exploration) -> Element:
     if not shown:
         return section("Rules that matched", element("p", "No rule matched.", class_="soft"))
     return section("Rules that matched", table(columns, shown, filterable=True))
+
+
+def _family(rule: Rule, structural: frozenset[Rule]) -> str:
+    return rule.family or ("structural" if rule in structural else "own")
 
 
 def _idle(found: Exploration) -> Element:
