@@ -186,6 +186,25 @@ def test_an_opaque_node_is_a_value_by_itself() -> None:
     assert found.extract().graph.nodes
 
 
+def test_what_cannot_be_explored_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ef.ModelError, match="got 'an empty list'"):
+        ef.explore([])
+    with pytest.raises(ef.ModelError, match="got 3"):
+        ef.explore([A, 3])  # type: ignore[list-item]  # what a caller may get wrong
+    with pytest.raises(ef.ModelError, match=r"none\.onnx"):
+        ef.explore(tmp_path / "none.onnx")
+
+
+def test_an_integer_that_no_float_holds_stays_a_constant() -> None:
+    i = ef.tensor("i", (3,), "int64")
+    big = ef.constant("big", np.array(2**53 + 1, np.int64))
+    found = ef.explore(i + big)
+    assert found.equal(i + big, big + i)
+    assert "(i + big)" in str(found)
+    (expression,) = found.extract().expressions
+    assert str(expression) in ("(i + big)", "(big + i)")
+
+
 def test_a_run_that_ends_before_its_first_state_says_so() -> None:
     with pytest.raises(ef.OptimizeError, match="ended by the limit of time"):
         ef.explore(A * C + B * C, time_limit=0.0)

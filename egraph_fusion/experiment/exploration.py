@@ -11,7 +11,7 @@ from typing import cast
 from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
-from egraph_fusion.errors import OptimizeError
+from egraph_fusion.errors import ModelError, OptimizeError
 from egraph_fusion.experiment.classes import EClass, listed
 from egraph_fusion.experiment.explanation import Explanation, Problem, explain
 from egraph_fusion.experiment.expressions import graph_of, shown
@@ -251,11 +251,20 @@ def explore(
     if isinstance(what, Pattern):
         what = [what]
     if isinstance(what, list | tuple):
-        made = graph_of(cast("Sequence[Pattern]", what))
+        made = graph_of(_expected(cast("Sequence[object]", what)))
         return _explored(made.graph, made.leaves, made.assumed, used, numerics, limits)
     source = cast("Source", what)
     graph = source if isinstance(source, Graph) else load(source)
     return _explored(graph, {}, {}, used, numerics, limits)
+
+
+def _expected(what: Sequence[object]) -> tuple[Pattern, ...]:
+    """Return expressions to explore; raises ModelError if there are none, or something else."""
+    found = tuple(p for p in what if isinstance(p, Pattern))
+    if not found or len(found) != len(what):
+        wrong = next((p for p in what if not isinstance(p, Pattern)), "an empty list")
+        raise ModelError(f"explore takes expressions of tensors, got {wrong!r}")
+    return found
 
 
 def _explored(

@@ -196,4 +196,6 @@ def op_of(n: ENode) -> str:
 def is_number(value: Constant) -> bool:
     """Whether a constant is a scalar that an expression can write as a number."""
     dtype = value.type.dtype
-    return value.array.ndim == 0 and (dtype.is_float or dtype.is_integer)
+    if value.array.ndim or not (dtype.is_float or dtype.is_integer):
+        return False
+    return dtype.is_float or int(float(value.array)) == int(value.array)
