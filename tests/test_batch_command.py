@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -15,12 +16,14 @@ from typing import Any
 import pytest
 import typer
 from batch_folders import contents, impossible, manifest, rewritable, saved_to, settled
+from rich.console import Console
 from small_models import ROOT, cli
 from typer.testing import CliRunner
 
 from egraph_fusion.cli import app
-from egraph_fusion.commands import config
+from egraph_fusion.commands import batch_display, config
 from egraph_fusion.convert.batch import run as batch_run
+from egraph_fusion.convert.batch.results import Progress
 
 
 @pytest.fixture
@@ -94,6 +97,22 @@ def test_two_models_with_one_output_are_an_error_before_anything_is_done(tmp_pat
     (line,) = done.stderr.splitlines()
     assert "would both become 'x.onnx'" in line
     assert not (tmp_path / "o").exists()
+
+
+def test_a_terminal_sees_a_bar_the_counts_and_what_is_in_work() -> None:
+    progress = Progress(
+        total=500,
+        counts={"ok": 120, "failed": 3},
+        working={"models/a.onnx": "optimise", "models/b\x1b[2J.onnx": "check"},
+        seconds=60.0,
+        eta=3725.0,
+    )
+    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True)
+    console.print(batch_display.live_view(progress))
+    text = console.export_text()
+    assert "123/500 120 ok, 3 failed about 1:02:05 left" in text
+    assert "optimise: models/a.onnx" in text
+    assert "check: models/b\\x1b[2J.onnx" in text
 
 
 # Ctrl-C

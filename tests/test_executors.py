@@ -13,6 +13,7 @@ import pytest
 
 from egraph_fusion.convert.executors.local import LocalProcesses, WorkersFailedError
 from egraph_fusion.convert.executors.tasks import Failure, Limits, Outcome, Stage, Task
+from egraph_fusion.convert.executors.worker import lines_of
 
 MIB = 1 << 20
 LIMITS = Limits(60, 1024 * MIB)
@@ -202,6 +203,18 @@ def test_workers_that_cannot_start_are_an_error() -> None:
     with pytest.raises(WorkersFailedError, match="no_such_module"):
         list(processes.run([wanted], threading.Event()))
     processes.close()
+
+
+def test_an_idle_worker_ends_by_itself() -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"one\n")
+    with os.fdopen(ours) as requests:
+        found = lines_of(requests, idle=0.2)
+        assert next(found) == "one\n"
+        os.write(theirs, b"two\n")
+        assert next(found) == "two\n"
+        assert list(found) == []
+    os.close(theirs)
 
 
 def test_tasks_and_outcomes_survive_the_journey_as_plain_values() -> None:

@@ -24,6 +24,7 @@ SIGNATURES = {
     "load_compiled": ("path",),
     "emit_c": ("source", "folder"),
     "bench": ("model", "against"),
+    "batch": ("sources", "out", "jobs", "cluster", "resume", "check"),
     "tensor": ("name", "shape", "dtype", "lo", "hi"),
     "constant": ("name", "value"),
     "explore": ("what", "rules"),

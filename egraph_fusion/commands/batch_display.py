@@ -31,7 +31,7 @@ def shown(*, quiet: bool) -> Generator[Callable[[Progress], None] | None]:
         yield None
     elif console.is_terminal:
         with Live(console=console, transient=True, refresh_per_second=4) as live:
-            yield lambda progress: live.update(_live(progress))
+            yield lambda progress: live.update(live_view(progress))
     else:
         yield lambda progress: _line(console, progress)
 
@@ -53,7 +53,8 @@ def _told(result: BatchResult, seconds: str = "") -> str:
     return f"{terminal.printable(result.source)}{seconds}{f': {short}' if short else ''}"
 
 
-def _live(progress: Progress) -> RenderableType:
+def live_view(progress: Progress) -> RenderableType:
+    """Return a bar with the counts, and the stages of the models in work."""
     counts = ", ".join(f"{n} {status}" for status, n in progress.counts.items())
     left = "" if progress.eta is None else f"about {_duration(progress.eta)} left"
     head = Table.grid(padding=(0, 1))

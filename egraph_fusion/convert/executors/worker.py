@@ -10,12 +10,13 @@ import faulthandler
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -23,6 +24,8 @@ from egraph_fusion.convert.executors.tasks import Failure, resolve
 from egraph_fusion.errors import EgraphFusionError
 
 LONGEST_MESSAGE = 2000
+IDLE_SECONDS = 300.0
+"""A worker that nobody has needed for so long ends; a later task gets a new one."""
 Send = Callable[[Mapping[str, Any]], None]
 
 
@@ -40,11 +43,23 @@ def main() -> None:
         resolve(function)  # a complaint still goes where the parent reads it
     _discard_output()
     send({"ready": True})
-    for line in requests:
+    for line in lines_of(requests):
         request = json.loads(line)
         with _output_to(request["log"]):
             reply = answer(request, send)
         send(reply)
+
+
+def lines_of(requests: TextIO, idle: float = IDLE_SECONDS) -> Iterator[str]:
+    """Yield requests until there are no more, or none has come for `idle` seconds.
+
+    There is one at a time, so nothing waits in the file's buffer when the next is waited for.
+    """
+    while select.select([requests], [], [], idle)[0]:
+        line = requests.readline()
+        if not line:
+            return
+        yield line
 
 
 def answer(request: Mapping[str, Any], send: Send) -> dict[str, Any]:
