@@ -37,11 +37,12 @@ the same rules. Identities, constant folding and weights that absorb scales are 
 - **shown**: *proven*: both sides are one rational function of the elements, in any shape. *proven
   in shapes*: that in the shapes tried. *tested*: by random operands against exact arithmetic.
   All are tested too: `egraph-fusion rules verify`.
-- **uses**: in how many of the {models} models of the last count (nets of the zoos, collected models,
-  faults of other optimisers, ONNX's light models and PyTorch tests) the result owes something to the
-  rule: it made a node of the result, or it belongs to a smallest set of rules that reaches a result
-  as good (without one of them, FLOPs, bytes or operators are more). In brackets: in how many the
-  latter holds. A dash says that no use was found.
+- **uses**: in how many of the {models} models of the last count (nets of the zoos, collected
+  models, faults of other optimisers, ONNX's light models and PyTorch tests) the result owes the
+  rule something: it made a node of the result, or it belongs to a smallest set of rules that
+  reaches a result as good (without one of them, FLOPs, bytes or operators are more). In brackets:
+  in how many the latter holds. A dash says that no use was found, mostly since the left side
+  occurs in none of these models, which exporters left lean; then the witness speaks for the rule.
   {found}
 - **rule**: the name leads to the rule's witness, a small graph as networks hold it that the whole
   pipeline leaves dearer without the rule. `python tests/rule_witness.py NAME` prints both costs and
