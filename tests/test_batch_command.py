@@ -43,6 +43,7 @@ def test_a_folder_is_converted_with_a_line_a_model_and_a_table(
     assert {line.split()[0] for line in lines} == {"[1/2]", "[2/2]"}
     assert any(f"ok {models}/good.onnx (" in line for line in lines)
     assert "36 → 12" in done.stdout
+    assert "│ sub/same.onnx │" in done.stdout
     assert "2 models: 2 ok" in done.stdout
     again = cli("batch", models, "-o", tmp_path / "o", "--jobs", "2")
     assert again.returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,14 +81,23 @@ def summary(results: Sequence[BatchResult], folder: Path) -> RenderableType:
     place = f"{len(results)} models: {totals}; all of them in {folder / 'manifest.jsonl'}"
     parts: list[RenderableType] = [f"{r.status} {_told(r)}" for r in results if not r.ok]
     if len(results) <= LONGEST_TABLE:
-        parts.insert(0, terminal.table("batch", columns, [_row(r) for r in results]))
+        names = _short_names([r.source for r in results])
+        rows = [_row(n, r) for n, r in zip(names, results, strict=True)]
+        parts.insert(0, terminal.table("batch", columns, rows))
     return Group(*parts, place)
 
 
-def _row(result: BatchResult) -> tuple[object, ...]:
+def _short_names(sources: Sequence[str]) -> list[str]:
+    """Return sources without the folders that all of them share."""
+    folders = [os.path.dirname(os.path.abspath(s)) for s in sources]
+    shared = os.path.commonpath(folders) if folders else ""
+    return [os.path.relpath(os.path.abspath(s), shared) for s in sources]
+
+
+def _row(name: str, result: BatchResult) -> tuple[object, ...]:
     difference = result.report.get("worst_difference")
     return (
-        terminal.printable(Path(result.source).name),
+        terminal.printable(name),
         str(result.status),
         _change(result, "flops"),
         _change(result, "ops"),
