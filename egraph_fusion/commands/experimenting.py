@@ -167,7 +167,7 @@ def explored_table(found: Exploration) -> RenderableType:
     rows = [(name, n, 1e3 * found.seconds.get(name, 0.0)) for name, n in found.hits.items()]
     wide = [c for c in found.classes if len(c.expressions) > 1]
     shown = sorted(wide, key=lambda c: (-len(c.expressions), c.id))[:SHOWN]
-    listed = [(f"%{c.id}", str(c.type), len(c.expressions), "\n".join(c.terms[:4])) for c in shown]
+    listed = [(f"%{c.id}", str(c.type), len(c.expressions), " = ".join(c.terms[:4])) for c in shown]
     size = (
         f"{found.enodes} e-nodes in {found.eclasses} classes after {found.iterations} iterations"
         f" ({found.stop_reason}); growth {' '.join(map(str, found.growth))}"
@@ -176,7 +176,7 @@ def explored_table(found: Exploration) -> RenderableType:
     return Group(
         size,
         terminal.table("rules that matched", ("rule", "matches", "ms"), rows),
-        terminal.table("classes", ("class", "type", "terms", "such as"), listed),
+        terminal.table("classes", ("class", "type", "terms", "equal terms"), listed),
         more,
     )
 
