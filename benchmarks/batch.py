@@ -26,7 +26,7 @@ import onnx
 import egraph_fusion as ef
 from egraph_fusion.convert.batch.results import BatchResult
 
-LONGEST = 140
+LONGEST = 400
 
 
 def repros(file: Path, folder: Path) -> Iterator[Path]:
