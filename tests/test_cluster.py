@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from batch_folders import by_name, contents, impossible, rewritable, saved_to, settled
+from small_models import ROOT
 
 import egraph_fusion as ef
 from egraph_fusion.convert.executors import cluster as module
@@ -126,6 +132,37 @@ def test_rules_are_verified_on_a_cluster(cluster: DaskCluster) -> None:
     names = ["add-zero", "mul-one"]
     rows = list(verify_on(cluster, names, max_examples=5))
     assert [(r.name, r.status) for r in rows] == [(n, "ok") for n in names]
+
+
+def test_ctrl_c_on_a_terminal_reaches_everybody_and_is_heard_once(tmp_path: Path) -> None:
+    saved_to(tmp_path / "m" / "a.onnx", settled())
+    for n in range(3):
+        saved_to(tmp_path / "m" / f"b{n}_slow.onnx", settled())
+    code = (
+        "from egraph_fusion.convert.batch import run\n"
+        "run.CONVERT = 'batch_tasks:convert_or_crash'\n"
+        "from egraph_fusion.cli import main\n"
+        "if __name__ == '__main__': main()\n"
+    )
+    (tmp_path / "script.py").write_text(code)
+    command = [sys.executable, str(tmp_path / "script.py"), "batch", str(tmp_path / "m")]
+    command += ["-o", str(tmp_path / "o"), "--cluster", "local", "--jobs", "2"]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    env = {**os.environ, "PYTHONPATH": path, "SLOW_SECONDS": "300"}
+    process = subprocess.Popen(
+        command, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    manifest = tmp_path / "o" / "manifest.jsonl"
+    for _ in range(1200):
+        if manifest.exists() and manifest.read_text():
+            break
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert stderr.count("stopping") == 1
+    assert len(manifest.read_text().splitlines()) == 1
 
 
 def test_a_cluster_can_be_named_by_its_address(cluster: DaskCluster, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def shown(*, quiet: bool) -> Generator[Callable[[Progress], None] | None]:
 
 def _line(console: Console, progress: Progress) -> None:
     result = progress.result
-    if result is None:
+    if result is None or result.status == "skipped":
         return
     head = f"[{progress.done}/{progress.total}] {result.status}"
     seconds = f" ({result.seconds:.1f} s)" if result.seconds and not result.resumed else ""
@@ -79,7 +79,9 @@ def summary(results: Sequence[BatchResult], folder: Path) -> RenderableType:
         counts[result.status] = counts.get(result.status, 0) + 1
     totals = ", ".join(f"{n} {status}" for status, n in counts.items())
     place = f"{len(results)} models: {totals}; all of them in {folder / 'manifest.jsonl'}"
-    parts: list[RenderableType] = [f"{r.status} {_told(r)}" for r in results if not r.ok]
+    parts: list[RenderableType] = [
+        f"{r.status} {_told(r)}" for r in results if r.status in ("failed", "copied")
+    ]
     if len(results) <= LONGEST_TABLE:
         names = _short_names([r.source for r in results])
         rows = [_row(n, r) for n, r in zip(names, results, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -26,6 +27,8 @@ SETTLING = 1.0
 """Seconds after which all that a dead worker had said has come to us."""
 MOST_LOSSES = 20
 """Times that Dask may give up a task that took down, as far as we heard, fewer than ATTEMPTS."""
+# A Ctrl-C reaches all processes of a terminal; this one alone decides what it means.
+_IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 BEGUN, ENDED = "", "."
 
 _DECIDING = ("egglog", "highspy", "numpy", "onnx")
@@ -298,4 +301,6 @@ def _local_cluster(dask: Any, processes: int) -> Any:
             threads_per_worker=1,
             processes=True,
             dashboard_address="127.0.0.1:0",
+            preload=[_IGNORE_INTERRUPTS],
+            silence_logs=logging.CRITICAL,  # what went wrong is in the outcomes
         )
