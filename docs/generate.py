@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from growth_page import growth_page
 from rules_page import rules_page
 from typer.main import get_command
 
@@ -66,7 +67,12 @@ def cli_page() -> str:
     return "\n".join([*lines, *(line for n, c in found for line in command_lines(n, c))]) + "\n"
 
 
-PAGES = {"cli.md": cli_page, "operators.md": operators_table, "rules.md": rules_page}
+PAGES = {
+    "cli.md": cli_page,
+    "growth.md": growth_page,
+    "operators.md": operators_table,
+    "rules.md": rules_page,
+}
 
 
 def main(arguments: list[str]) -> int:
