@@ -65,7 +65,7 @@ def test_a_rude_graph_ends_by_counts(name: str) -> None:
     graph = rude(name)
     done = optimize(graph, time_limit=250)
     assert done.report.stop_reason in ("saturated", "iterations", "nodes", "matches")
-    assert done.report.enodes < 25_000
+    assert done.report.enodes < 40_000  # 10,000 and one step more
     assert not done.report.notes
     _check(graph, done)
 
