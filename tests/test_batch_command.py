@@ -199,6 +199,8 @@ def test_workers_end_when_the_batch_is_killed(tmp_path: Path) -> None:
     )
     workers = [int(pid) for pid in listed.stdout.split()]
     assert workers
+    folders = {Path(os.fsdecode(f)) for w in workers for f in _temporary(w)}
+    assert folders
     process.kill()
     process.communicate(timeout=60)
     for _ in range(100):
@@ -209,6 +211,13 @@ def test_workers_end_when_the_batch_is_killed(tmp_path: Path) -> None:
         "egraph_fusion" in (Path(f"/proc/{pid}/cmdline").read_text() if _alive(pid) else "")
         for pid in workers
     )
+    assert not [f for f in folders if f.exists()]
+
+
+def _temporary(pid: int) -> list[bytes]:
+    """Return the folder that takes a process's temporary files."""
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return [v.removeprefix(b"TMPDIR=") for v in variables if v.startswith(b"TMPDIR=")]
 
 
 def _alive(pid: int) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from egraph_fusion.convert.executors.tasks import Failure, Outcome, Task
+from egraph_fusion.convert.executors.tasks import TEMPORARY, Failure, Outcome, Task
 
 START_SECONDS = 120.0
 """How long a worker may take to start: it imports much, and the machine may be busy."""
@@ -30,7 +30,7 @@ class WorkerProcess:
     def __init__(self, function: str) -> None:
         """Start it; it loads `function` and then says that it is ready."""
         # What it and its compilers leave in the middle of their work goes when it does.
-        self._temporary = tempfile.mkdtemp(prefix="egraph-fusion-worker-")
+        self._temporary = tempfile.mkdtemp(prefix=TEMPORARY)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self.process = subprocess.Popen(
             [sys.executable, "-m", "egraph_fusion.convert.executors.worker", function],

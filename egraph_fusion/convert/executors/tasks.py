@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 ATTEMPTS = 2
 """How many workers a task may take down before it counts as failed."""
+TEMPORARY = "egraph-fusion-worker-"
+"""How the folders are called that take the temporary files of a worker and its children."""
 
 
 class Failure(StrEnum):

@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import threading
@@ -20,7 +21,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from egraph_fusion.convert.executors.tasks import Failure, resolve
+from egraph_fusion.convert.executors.tasks import TEMPORARY, Failure, resolve
 from egraph_fusion.errors import EgraphFusionError
 
 LONGEST_MESSAGE = 2000
@@ -43,11 +44,14 @@ def main() -> None:
         resolve(function)  # a complaint still goes where the parent reads it
     _discard_output()
     send({"ready": True})
-    for line in lines_of(requests):
-        request = json.loads(line)
-        with _output_to(request["log"]):
-            reply = answer(request, send)
-        send(reply)
+    try:
+        for line in lines_of(requests):
+            request = json.loads(line)
+            with _output_to(request["log"]):
+                reply = answer(request, send)
+            send(reply)
+    finally:
+        _remove_temporary()
 
 
 def lines_of(requests: TextIO, idle: float = IDLE_SECONDS) -> Iterator[str]:
@@ -169,9 +173,17 @@ def _end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
+        _remove_temporary()
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _remove_temporary() -> None:
+    """Remove the folder that the parent has made for temporary files, if it is that one."""
+    folder = os.environ.get("TMPDIR", "")
+    if os.path.basename(folder).startswith(TEMPORARY):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
