@@ -218,7 +218,8 @@ def lower_block(
     elements = Elements(fragment, found.sources(), lambda e: e)
     targets = [found.target(v) for v in outputs if prod(fragment.shape(v))]
     contractions = _MicroKernels(found, target)
-    body = Stages(elements, found.scratch, contractions, targets, tuple(targets)).run()
+    stages = Stages(elements, found.scratch, contractions, targets, tuple(targets))
+    body = stages.run() if targets else ()  # no element is wanted
     lowered = _finished(graph, nodes, found, body)
     if len(nodes) > 1 and not staged:
         _expect_tiled(lowered)

@@ -205,8 +205,8 @@ def _launch(
     for a in low.arguments:
         if a.constant is not None:
             bindings.append(Binding("constant", pool.offset(a)))
-        elif a.scratch_bytes:
-            bindings.append(Binding("arena", placement.scratch[i, a.buffer]))
+        elif not a.value:  # scratch; for a value without elements it takes no room
+            bindings.append(Binding("arena", placement.scratch.get((i, a.buffer), 0)))
         elif (base := plan.base_of(a.value)) in placement.slots:
             bindings.append(Binding("slot", placement.slots[base]))
         else:
