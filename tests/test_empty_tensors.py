@@ -63,7 +63,7 @@ def test_an_empty_batch_gives_what_the_reference_gives(name: str, optimize: bool
         expected = ReferenceEvaluator(model).run(None, {"x": x})
         for own, right in zip(session.run(None, {"x": x}), expected, strict=True):
             assert own.shape == np.shape(right)
-            np.testing.assert_allclose(own, right, rtol=1e-5)
+            np.testing.assert_allclose(own, np.asarray(right), rtol=1e-5)
 
 
 FOLLOWERS: dict[str, list[onnx.NodeProto]] = {
