@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -11,10 +13,11 @@ from hypothesis import given, settings
 from onnx.reference import ReferenceEvaluator
 
 from egraph_fusion import frontend
-from egraph_fusion.egraph import pricing
+from egraph_fusion.egraph import foldable
 from egraph_fusion.errors import OptimizeError, RuleError
 from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.graph import Array, Graph, Node
+from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.ir.text import print_graph
 from egraph_fusion.optimizer import Optimized, optimize
@@ -115,7 +118,7 @@ def test_scale_vanishes_into_the_weights() -> None:
 def test_constants_past_the_limit_of_folding_stay_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pricing, "FOLD_LIMIT", 10)
+    monkeypatch.setattr(foldable, "FOLD_LIMIT", 10)
     b = GraphBuilder("big", opset=17)
     x = b.add_input("x", _f32(3, 4))
     weights = b.const(_random(4, 5))
@@ -124,6 +127,51 @@ def test_constants_past_the_limit_of_folding_stay_as_they_are(
     done = _optimized(b.build())
     assert _ops(done) == ["MatMul", "Relu", "Sqrt", "Exp", "Mul"]
     assert weights in done.graph.constants
+
+
+def _sum_of_a_fill(dtype: DType, size: int) -> Graph:
+    b = GraphBuilder("fill", opset=17)
+    x = b.add_input("x", TensorType(dtype, (4,)))
+    fill = b.op("Expand", b.const(np.array(2, dtype.numpy)), shape=(size,))
+    b.output(b.op("Add", b.op("ReduceSum", fill, axes=(0,), keepdims=0), x))
+    return b.build()
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT64])
+def test_nothing_past_the_limit_is_computed_on_the_way_to_a_small_constant(
+    dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _ops(_optimized(_sum_of_a_fill(dtype, 20))) == ["Add"]
+    vast = optimize(_sum_of_a_fill(dtype, 1 << 40))
+    assert _ops(vast) == ["Expand", "ReduceSum", "Add"]
+    assert vast.report.notes == []
+    monkeypatch.setattr(foldable, "FOLD_LIMIT", 10)
+    assert _ops(_optimized(_sum_of_a_fill(dtype, 20))) == ["Expand", "ReduceSum", "Add"]
+
+
+def test_one_of_several_outputs_of_constants_stays_a_node() -> None:
+    b = GraphBuilder("parts", opset=17)
+    x = b.add_input("x", _f32(2))
+    both = _random(4)
+    first, _ = b.node("Split", (b.const(both),), 2, axis=0, split=(2, 2))
+    b.output(b.op("Add", x, first))
+    assert _ops(_optimized(b.build())) == ["Split", "Add"]
+
+
+def test_folding_that_runs_out_of_memory_gives_up_the_graph_and_says_where(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise MemoryError("Unable to allocate 8.00 TiB")
+
+    b = GraphBuilder("full", opset=17)
+    x = b.add_input("x", _f32(3))
+    b.output(b.op("Mul", x, b.op("Exp", b.const(_random(3)))))
+    graph = b.build()
+    monkeypatch.setitem(OPERATORS, "Exp", replace(OPERATORS["Exp"], evaluate=full))
+    done = optimize(graph)
+    assert _ops(done) == ["Exp", "Mul"]
+    assert any("folding Exp" in n and "8.00 TiB" in n for n in done.report.notes)
 
 
 def test_constant_expressions_are_folded() -> None:

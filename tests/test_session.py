@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.helper import make_node
@@ -108,6 +109,16 @@ def test_wrong_inputs_are_named(session: Any, feeds: dict[str, Any], words: str)
 def test_an_unknown_output_is_named(session: Any) -> None:
     with pytest.raises(ef.RunError, match=r"no output is called 'q'; the outputs are \['y', 'z'\]"):
         session.run(["q"], dense_inputs())
+
+
+def test_an_empty_list_of_names_asks_for_all_outputs_as_in_onnxruntime(session: Any) -> None:
+    feeds = dense_inputs()
+    peer = onnxruntime.InferenceSession(dense().SerializeToString())
+    wanted = peer.run([], feeds)
+    found = session.run([], feeds)
+    assert len(found) == len(wanted) == len(session.get_outputs())
+    for own, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, np.asarray(other), rtol=1e-5, atol=1e-6)
 
 
 def test_a_symbolic_size_is_compiled_once_per_shape(symbolic: Any) -> None:
@@ -235,3 +246,16 @@ def test_a_path_is_taken_as_text_or_path(tmp_path: Path) -> None:
     path = saved(dense(), tmp_path / "m.onnx")
     a, b = (ef.compile(p).run(None, dense_inputs())[0] for p in (path, str(path)))
     np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("rest", ["", "CumSum", "Unique"])
+def test_memory_that_runs_out_is_said_of_the_node(rest: str) -> None:
+    constants = {"size": np.array([1 << 41]), "axis": np.array(0)}
+    nodes = [make_node("Expand", ["x", "size"], ["vast"], name="big")]
+    operands = ["vast", "axis"] if rest == "CumSum" else ["vast"]
+    nodes += [make_node(rest, operands, ["y"])] if rest else []
+    result = info("y" if rest else "vast", ["n"] if rest == "Unique" else [1 << 41])
+    model = model_of(nodes, [info("x", [1])], [result], constants)
+    session = ef.compile(model)
+    with pytest.raises(ef.RunError, match=r"not enough memory to run big \(Expand\).*8.00 TiB"):
+        session.run(None, {"x": np.ones(1, np.float32)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -42,7 +41,7 @@ class Offer:
 
 def offer(loaded: Loaded, state: EState, prices: Prices) -> Offer:
     """Return the snapshot of a state: what may be chosen, nodes of the graph itself first."""
-    folded = folded_choice(state, prices)
+    folded = prices.folded
     listed = [
         (n.made_by >= 0, eclass, n, cost)
         for eclass, members in state.classes.items()
@@ -66,55 +65,6 @@ def offer(loaded: Loaded, state: EState, prices: Prices) -> Offer:
     ]
     wanted = list(dict.fromkeys(number[r] for r in roots))
     return Offer(Snapshot.build(nodes, wanted), tuple(p[2] for p in listed), classes, folded)
-
-
-def folded_choice(state: EState, prices: Prices) -> dict[int, ENode]:
-    """Return how each class that is folded is computed: with the fewest steps.
-
-    Nodes of the graph itself win ties.
-    """
-    inside = {c for c in state.classes if prices.folds(c) or _absent(state, c)}
-    users: dict[int, list[tuple[int, int]]] = {}
-    waiting: dict[tuple[int, int], int] = {}
-    queue: list[tuple[int, int, int, int]] = []
-    for eclass in sorted(inside):
-        for i, n in enumerate(state.classes[eclass]):
-            if prices.of(eclass, n) is None or not set(n.children) <= inside:
-                continue
-            waiting[eclass, i] = len(set(n.children))
-            for k in set(n.children):
-                users.setdefault(k, []).append((eclass, i))
-            if not n.children:
-                queue.append((0, 0, eclass, i))
-    return _settled(state, users, waiting, queue)
-
-
-def _settled(
-    state: EState,
-    users: Mapping[int, list[tuple[int, int]]],
-    waiting: dict[tuple[int, int], int],
-    queue: list[tuple[int, int, int, int]],
-) -> dict[int, ENode]:
-    """Settle classes in order of cost, as Knuth's algorithm does."""
-    settled: dict[int, ENode] = {}
-    steps: dict[int, int] = {}
-    heapq.heapify(queue)
-    while queue:
-        cost, _, eclass, i = heapq.heappop(queue)
-        if eclass in settled:
-            continue
-        settled[eclass], steps[eclass] = state.classes[eclass][i], cost
-        for user, j in users.get(eclass, ()):
-            waiting[user, j] -= 1
-            if not waiting[user, j]:
-                n = state.classes[user][j]
-                total = 1 + sum(steps[k] for k in n.children)
-                heapq.heappush(queue, (total, int(n.made_by >= 0), user, j))
-    return settled
-
-
-def _absent(state: EState, eclass: int) -> bool:
-    return any(n.constructor == "Absent" for n in state.classes[eclass])
 
 
 def _op(n: ENode) -> str:

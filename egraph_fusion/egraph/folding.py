@@ -62,7 +62,12 @@ class Folder:
             return known
         op, operands, attrs = self.step(eclass)
         values = [None if k is None else self._operand(op, k) for k in operands]
-        (value, *_) = OPERATORS[op].evaluate(values, frozen_attrs(attrs))
+        try:
+            (value, *_) = OPERATORS[op].evaluate(values, frozen_attrs(attrs))
+        except (MemoryError, IndexError) as error:
+            raise OptimizeError(
+                f"folding {op} into a constant {self.type_of(eclass)}: {error}"
+            ) from error
         return value
 
     def _operand(self, op: str, eclass: int) -> Array:

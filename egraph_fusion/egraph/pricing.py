@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from egraph_fusion.egraph import foldable
 from egraph_fusion.egraph.demand import attrs_of, first_type
 from egraph_fusion.egraph.interning import Interner, Typed
 from egraph_fusion.egraph.language import OPAQUE, Constructor
@@ -18,8 +19,6 @@ from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.tracing import node_flops
 from egraph_fusion.ir.tensors import TensorType
 
-FOLD_LIMIT = 1 << 26
-"""Elements of the largest tensor that is folded at compile time."""
 VIEWS = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 
 Allowed = Callable[
@@ -60,6 +59,13 @@ class Prices:
         default_factory=dict[tuple[Any, ...], int | None]
     )
 
+    def __post_init__(self) -> None:
+        self.folded: dict[int, ENode] = foldable.folded_choice(
+            self.state, self._small, self._usable
+        )
+        """The classes computed at compile time, and absent operands: how each is computed."""
+        self._folding = {c for c in self.folded if self._small(c)}
+
     def of(self, eclass: int, n: ENode) -> int | None:
         """Return the price of `n`, a member of `eclass`."""
         c = n.constructor
@@ -72,15 +78,39 @@ class Prices:
         own = self.state.types.get(eclass)
         key = (c, types, known, n.attrs, own, self.folds(eclass), n.made_by >= 0)
         if key not in self.known:
-            self.known[key] = self._price(eclass, n, c, types, known)
+            self.known[key] = self._price(eclass, n, c, known)
         return self.known[key]
 
     def folds(self, eclass: int) -> bool:
         """Whether a class is computed at compile time."""
+        return eclass in self._folding
+
+    def _small(self, eclass: int) -> bool:
+        """Whether a class is one constant of at most `FOLD_LIMIT` elements."""
         kind = self.type_of(eclass)
         if eclass not in self.state.constant or kind is None:
             return False
-        return isinstance(kind.size, int) and kind.size <= FOLD_LIMIT
+        return isinstance(kind.size, int) and kind.size <= foldable.FOLD_LIMIT
+
+    def _usable(self, eclass: int, n: ENode) -> bool:
+        """Whether a node gives what its class holds; nodes of the graph itself always do."""
+        c = n.constructor
+        if isinstance(c, str) or n.made_by < 0:
+            return True
+        outs = self._results(n, c)
+        return outs is not None and self.interner.types(outs) == self.state.types.get(eclass)
+
+    def _results(self, n: ENode, c: Constructor) -> tuple[TensorType, ...] | None:
+        """Return the types that a node gives, or None if its operands do not fit."""
+        attrs = frozen_attrs(attrs_of(self.interner, c, n.attrs))
+        try:
+            return tuple(OPERATORS[c.op].infer(self._operands(n), attrs)[: c.outputs or 1])
+        except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError):
+            return None
+
+    def _operands(self, n: ENode) -> list[TensorType | None]:
+        types = (self.state.types.get(k) for k in n.children)
+        return [None if t is None else first_type(self.interner, t) for t in types]
 
     def type_of(self, eclass: int) -> TensorType | None:
         """Return the type of a class that holds one tensor, if it is known."""
@@ -90,27 +120,17 @@ class Prices:
         typed: Typed = self.interner.value(key)
         return typed.types[0] if len(typed.types) == 1 else None
 
-    def _price(
-        self,
-        eclass: int,
-        n: ENode,
-        c: Constructor,
-        types: tuple[int | None, ...],
-        known: tuple[bool, ...],
-    ) -> int | None:
-        ins = [None if t is None else first_type(self.interner, t) for t in types]
-        attrs = attrs_of(self.interner, c, n.attrs)
+    def _price(self, eclass: int, n: ENode, c: Constructor, known: tuple[bool, ...]) -> int | None:
         original = n.made_by < 0
-        try:
-            outs = OPERATORS[c.op].infer(ins, frozen_attrs(attrs))[: c.outputs or 1]
-        except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError):
+        outs = self._results(n, c)
+        if outs is None:
             return self.model(Features(blocks=1)) if original else None
-        wanted = self.state.types.get(eclass)
-        if not original and self.interner.types(tuple(outs)) != wanted:
+        if not original and self.interner.types(outs) != self.state.types.get(eclass):
             return None
-        if eclass in self.state.constant and self.folds(eclass):
+        if self.folds(eclass):
             return self.model(Features(nbytes=1))
-        if not original and self.allowed and not self.allowed(c.op, tuple(ins), tuple(outs), attrs):
+        ins, attrs = self._operands(n), attrs_of(self.interner, c, n.attrs)
+        if not original and self.allowed and not self.allowed(c.op, tuple(ins), outs, attrs):
             return None
         flops = nominal(node_flops(OPERATORS[c.op], ins, outs, frozen_attrs(attrs), known))
         return self.model(_features(c.op, flops, outs, original))

@@ -10,12 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from egraph_fusion.errors import RunError
 from egraph_fusion.runtime.control_flow import Bodies
 from egraph_fusion.runtime.program import (
     ControlStep,
     FallbackStep,
     NativeStep,
     Program,
+    Step,
     StepRecord,
 )
 
@@ -52,24 +54,49 @@ def execute(
     bodies: Bodies,
     seconds: list[float] | None = None,
 ) -> list[Any]:
-    """Run every step and return all values; append each launch's seconds to `seconds` if given."""
+    """Run every step and return all values; append each launch's seconds to `seconds` if given.
+
+    Raises RunError, naming the nodes, where memory runs out.
+    """
     slots: list[Any] = [None] * len(program.slot_types)
     for i, constant in program.slot_constants.items():
         slots[i] = constant
     for i, array in zip(program.input_slots, arrays, strict=True):
         slots[i] = array
     for step in program.steps:
-        if isinstance(step, NativeStep):
-            _allocate(program, step, slots)
-            native(program).run(step, slots, seconds)
-        elif isinstance(step, ControlStep):
-            start = time.perf_counter()
-            bodies.run(step, slots)
-            if seconds is not None:
-                seconds.append(time.perf_counter() - start)
-        else:
-            _run_fallback(step, slots, seconds)
+        try:
+            _run_step(program, step, slots, native, bodies, seconds)
+        except MemoryError as error:
+            raise RunError(f"not enough memory to run {_label(step)}: {error}") from error
     return slots
+
+
+def _run_step(
+    program: Program,
+    step: Step,
+    slots: list[Any],
+    native: Callable[[Program], Native],
+    bodies: Bodies,
+    seconds: list[float] | None,
+) -> None:
+    if isinstance(step, NativeStep):
+        _allocate(program, step, slots)
+        native(program).run(step, slots, seconds)
+    elif isinstance(step, ControlStep):
+        start = time.perf_counter()
+        bodies.run(step, slots)
+        if seconds is not None:
+            seconds.append(time.perf_counter() - start)
+    else:
+        _run_fallback(step, slots, seconds)
+
+
+def _label(step: Step) -> str:
+    """Return the first node of a step and how many launches follow in it."""
+    records = step.blocks if isinstance(step, NativeStep) else (step.record,)
+    first = " + ".join(records[0].nodes) if records else "a step without nodes"
+    more = len(records) - 1
+    return f"{first} (with {more} more in one step)" if more > 0 else first
 
 
 def results(program: Program, slots: Sequence[Any], wanted: Sequence[int]) -> list[Any]:

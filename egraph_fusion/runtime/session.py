@@ -94,7 +94,9 @@ class Session:
         return tuple(self._bound_values)
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Array]) -> list[Array]:
-        """Run the model on `feeds` (name to array) and return the wanted outputs (None: all).
+        """Run the model on `feeds` (name to array) and return the wanted outputs.
+
+        No names, None or an empty list, ask for all, as in onnxruntime.
 
         Raises RunError for a missing or unknown input, a wrong dtype or shape, an unknown output.
         """
@@ -162,7 +164,7 @@ class Session:
         unknown = [n for n in names or () if n not in known]
         if unknown:
             raise RunError(f"no output is called {unknown[0]!r}; the outputs are {known}")
-        return [known.index(n) for n in (known if names is None else names)]
+        return [known.index(n) for n in (names or known)]
 
     def request(self, feeds: Mapping[str, Array]) -> Request:
         """Return what the program that runs `feeds` is compiled for; errors as `run`."""
