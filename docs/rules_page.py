@@ -59,6 +59,10 @@ groups have equally many filters, which typing does not ask for; our verifier ac
 shape conditions. 67 differ by more than names and the order and grouping of sums and products, and
 61 of them (91 %) follow from our rules and the structural ones. `python tests/taso_derivation.py`
 prints the rate and what does not follow, with the reason; `tests/test_taso_rules.py` holds it.
+
+[growth.md](growth.md) has what the rules cost and gain on the models (`python
+benchmarks/growth.py`), [verification.md](verification.md) how many wrong rules the verifier
+refutes (`python -m egraph_fusion.rulesets.mutation`).
 """
 
 
