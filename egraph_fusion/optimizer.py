@@ -104,7 +104,7 @@ def optimize(
     graph's opset cannot express.  With `verify`, rules that are not ours are tried before use.
     Raises OptimizeError for unknown options and RuleError for unusable or wrong rules.
     """
-    _check_options(numerics, extractor, cost)
+    check_options(numerics, extractor, cost)
     graph = graph_of(graph)
     time_limit = min(time_limit, LONGEST)
     writable = allowed or expressible_in(graph)
@@ -179,7 +179,8 @@ class _Clock:
         self.last = now
 
 
-def _check_options(numerics: str, extractor: str, cost: str) -> None:
+def check_options(numerics: str, extractor: str = "auto", cost: str = "flops") -> None:
+    """Raise OptimizeError for a numerics level, an extractor or a cost model that there is not."""
     for what, value, known in (
         ("numerics level", numerics, LEVELS),
         ("extractor", extractor, tuple(EXTRACTORS)),

@@ -26,7 +26,7 @@ from egraph_fusion.fusion.nominal import at_nominal_sizes, for_symbols
 from egraph_fusion.fusion.plan import Block, Plan
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.tensors import DType, TensorType
-from egraph_fusion.optimizer import optimize
+from egraph_fusion.optimizer import check_options, optimize
 from egraph_fusion.output_files import write_text
 from egraph_fusion.runtime.assemble import Assembly, assemble, likely_layouts, ports, refusal
 from egraph_fusion.runtime.execution import Native
@@ -193,6 +193,7 @@ def compile(
     """
     if target not in TARGETS:
         raise CompileError(f"target is one of {sorted(TARGETS)}, not {target!r}")
+    check_options(numerics)
     options = Options(target, threads or os.cpu_count() or 1, numerics, optimize, march)
     model = ModelSource(source, shapes)
     key = program_key(model.fingerprint(), TARGETS[target].identity(march), repr(options))

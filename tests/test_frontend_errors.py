@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx
@@ -18,8 +19,9 @@ from onnx.helper import make_node
 from onnx_models import info, model_of
 
 from egraph_fusion.errors import ModelError
-from egraph_fusion.frontend import export, load, save
+from egraph_fusion.frontend import export, load, reading, save
 from egraph_fusion.frontend.files import decode_model
+from egraph_fusion.ir.ops import OPERATORS
 
 X = info("x", [2, 3])
 
@@ -185,6 +187,13 @@ def test_external_data_outside_the_folder_or_missing_is_refused(
         load(external_model(inner, location))
 
 
+@pytest.mark.parametrize("location", [".", "weights"])
+def test_an_external_file_that_is_a_directory_is_called_one(location: str, tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    with pytest.raises(ModelError, match=r"tensor 'w'.* is a directory; expected a file"):
+        load(external_model(tmp_path, location))
+
+
 def test_external_data_behind_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(12))
     inner = tmp_path / "inner"
@@ -216,6 +225,25 @@ def test_a_model_proto_with_external_data_has_no_folder_to_look_in(tmp_path: Pat
     path = external_model(tmp_path, "w.bin")
     with pytest.raises(ModelError, match="no folder"):
         load(onnx.load(path, load_external_data=False))
+
+
+def _out_of_memory(*_: object) -> NoReturn:
+    raise MemoryError("Unable to allocate 8.00 TiB")
+
+
+def test_a_constant_without_room_stays_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPERATORS, "Add", replace(OPERATORS["Add"], evaluate=_out_of_memory))
+    ones = np.ones(3, np.int64)
+    model = model_of([_node("Add", ["a", "b"])], [X], ["y"], {"a": ones, "b": ones})
+    assert [n.op for n in load(model).nodes] == ["Add"]
+
+
+def test_memory_that_runs_out_in_reading_is_said_of_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "shape_arithmetic", _out_of_memory)
+    with pytest.raises(ModelError, match=r"node 'act': Relu\(x: .*\): .*8.00 TiB"):
+        load(relu())
 
 
 def test_messages_show_no_foreign_traceback() -> None:

@@ -238,8 +238,13 @@ assert session.run(None, feeds)[0].tobytes() == before
 def test_unknown_targets_and_levels_are_refused() -> None:
     with pytest.raises(ef.CompileError, match=r"target is one of \['c', 'opencl'\], not 'gpu'"):
         ef.compile(dense(), target="gpu")
-    with pytest.raises(ef.OptimizeError, match="'loose'"):
-        ef.compile(dense(), numerics="loose")
+    for rows in (3, "rows"):
+        with pytest.raises(ef.OptimizeError, match="'loose'; there are exact, finite, real"):
+            ef.compile(dense(rows), numerics="loose")
+        with pytest.raises(ef.OptimizeError, match="'loose'; there are exact, finite, real"):
+            ef.compile(dense(rows), numerics="loose", optimize=False)
+        with pytest.raises(ef.CompileError, match="threads is 0; expected 1 or more"):
+            ef.compile(dense(rows), threads=0)
 
 
 def test_a_path_is_taken_as_text_or_path(tmp_path: Path) -> None:

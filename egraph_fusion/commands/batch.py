@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from egraph_fusion.commands.options import Debug, InputShape, Json, Numerics, shapes_of
+from egraph_fusion.commands.options import Debug, Extractor, InputShape, Json, Numerics, shapes_of
 from egraph_fusion.commands.outcome import emit, errors
 
 INTERRUPTED = 130
@@ -63,7 +63,7 @@ def batch(
     rules: Annotated[Path | None, typer.Option(help="A Python file with rules to use.")] = None,
     without: Annotated[list[str] | None, typer.Option(help="Leave out this rule.")] = None,
     verify: Annotated[bool, typer.Option(help="Try the rules of --rules before use.")] = True,
-    extractor: Annotated[str, typer.Option(help="tree, greedy-dag, exact or auto.")] = "auto",
+    extractor: Extractor = "auto",
     time_limit: Annotated[float, typer.Option(help="Seconds to rewrite; a safety net.")] = 60.0,
     node_limit: Annotated[int, typer.Option(help="E-nodes.")] = 100_000,
     iter_limit: Annotated[int, typer.Option(help="Iterations.")] = 12,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from egraph_fusion import terminal
 from egraph_fusion.commands.options import (
     Debug,
+    Extractor,
     InputShape,
     Json,
     Model,
     Numerics,
     Optimize,
+    Target,
     Threads,
     shapes_of,
 )
@@ -32,7 +34,7 @@ def optimize(
     rules: Annotated[Path | None, typer.Option(help="A Python file with rules to use.")] = None,
     verify: Annotated[bool, typer.Option(help="Try the rules of --rules before use.")] = True,
     without: Annotated[list[str] | None, typer.Option(help="Leave out this rule.")] = None,
-    extractor: Annotated[str, typer.Option(help="tree, greedy-dag, exact or auto.")] = "auto",
+    extractor: Extractor = "auto",
     time_limit: Annotated[float, typer.Option(help="Seconds; a safety net.", min=0)] = 60.0,
     node_limit: Annotated[int, typer.Option(help="E-nodes.", min=1)] = 100_000,
     iter_limit: Annotated[int, typer.Option(help="Iterations.", min=0)] = 12,
@@ -71,7 +73,9 @@ def optimize(
 
 def plan(
     model: Model,
-    planner: Annotated[str, typer.Option(help="extended or dnnfusion.")] = "extended",
+    planner: Annotated[
+        Literal["extended", "dnnfusion"], typer.Option(help="extended or dnnfusion.")
+    ] = "extended",
     explain: Annotated[
         tuple[str, str] | None, typer.Option(help="Two nodes: why are they not fused?")
     ] = None,
@@ -96,7 +100,7 @@ def plan(
 def compile_model(
     model: Model,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The .efz file.")] = None,
-    target: Annotated[str, typer.Option(help="c or opencl.")] = "c",
+    target: Target = "c",
     march: Annotated[str | None, typer.Option(help="Of the C compiler; native if absent.")] = None,
     emit_c: Annotated[Path | None, typer.Option(help="Also write the C sources here.")] = None,
     threads: Threads = None,

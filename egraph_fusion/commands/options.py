@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,7 +10,12 @@ Model = Annotated[str, typer.Argument(help="An ONNX model file.", show_default=F
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads; all cores if not given.")]
-Numerics = Annotated[str, typer.Option(help="exact, finite or real: which rules may be used.")]
+Level = Literal["exact", "finite", "real"]
+Numerics = Annotated[Level, typer.Option(help="exact, finite or real: which rules may be used.")]
+ExtractorName = Literal["tree", "greedy-dag", "exact", "auto"]
+Extractor = Annotated[ExtractorName, typer.Option(help="tree, greedy-dag, exact or auto.")]
+TargetName = Literal["c", "opencl"]
+Target = Annotated[TargetName, typer.Option(help="c or opencl.")]
 InputShape = Annotated[
     list[str] | None,
     typer.Option("--input-shape", help="NAME=DIMS, e.g. x=1,3,224,224; fixes a symbolic shape."),

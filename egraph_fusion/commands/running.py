@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from egraph_fusion import terminal
-from egraph_fusion.commands.options import Debug, InputShape, Json, Model, Threads, shapes_of
+from egraph_fusion.commands.options import (
+    Debug,
+    InputShape,
+    Json,
+    Model,
+    Target,
+    Threads,
+    shapes_of,
+)
 from egraph_fusion.commands.outcome import emit, errors
 
 
@@ -19,7 +27,7 @@ def run(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the outputs here (.npz).")] = None,
     threads: Threads = None,
-    target: Annotated[str, typer.Option(help="c or opencl.")] = "c",
+    target: Target = "c",
     input_shape: InputShape = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -35,7 +43,9 @@ def run(
 
 def bench(
     model: Model,
-    against: Annotated[str | None, typer.Option(help="onnxruntime: compare with it.")] = None,
+    against: Annotated[
+        Literal["onnxruntime"] | None, typer.Option(help="onnxruntime: compare with it.")
+    ] = None,
     threads: Threads = None,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=1)] = 15,
     input_shape: InputShape = None,

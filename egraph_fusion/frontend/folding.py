@@ -16,6 +16,9 @@ from egraph_fusion.ir.tensors import DType, TensorType
 
 MAX_BYTES = 2**20
 MAX_SHAPE_ELEMENTS = 64
+_NO_VALUE = (
+    EgraphFusionError, ArithmeticError, IndexError, MemoryError, TypeError, ValueError,
+)  # fmt: skip
 
 
 def folded(
@@ -41,7 +44,7 @@ def folded(
         return None
     try:
         return operator.evaluate(operands, attrs)
-    except (EgraphFusionError, ArithmeticError, ValueError, IndexError, TypeError):
+    except _NO_VALUE:
         return None
 
 

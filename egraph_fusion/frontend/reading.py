@@ -51,6 +51,8 @@ def read_node(space: Workspace, proto: onnx.NodeProto) -> list[Node]:
         return [_opaque(space, proto, form, str(error), impossible=False)]
     except TypeRuleError as error:
         return [_opaque(space, proto, form, str(error), impossible=True)]
+    except MemoryError as error:
+        raise ModelError(f"{describe(proto, space.types)}: it cannot be read: {error}") from error
 
 
 def describe(proto: onnx.NodeProto, types: dict[str, TensorType]) -> str:

@@ -146,6 +146,11 @@ def contained(folder: Path, location: str, where: str) -> Path:
     inside = os.path.realpath(folder)
     if os.path.commonpath([inside, os.path.realpath(path)]) != inside:
         raise ModelError(f"{where}: external file {location!r} leads out of the model's folder")
+    if path.is_dir():
+        raise ModelError(
+            f"{where} names the external file {location!r}, but {path} is a directory; "
+            "expected a file with the tensor's data"
+        )
     if not path.is_file():
         raise ModelError(f"{where} needs the external file {path}, which does not exist")
     return path
@@ -168,7 +173,10 @@ def read_sparse(sparse: onnx.SparseTensorProto, folder: Path | None) -> Array:
     if any(d < 0 for d in dims) or prod(dims) > 2**31:
         raise ModelError(f"{where} has the impossible or too large shape {list(dims)}")
     positions = indices.reshape(len(values), -1) if indices.ndim == 2 else indices
-    dense = np.zeros(dims, values.dtype)
+    try:
+        dense = np.zeros(dims, values.dtype)
+    except MemoryError as error:
+        raise ModelError(f"{where} of shape {list(dims)}: {error}") from error
     try:
         if positions.ndim == 2:
             dense[tuple(positions.T)] = values
