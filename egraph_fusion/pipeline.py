@@ -11,7 +11,7 @@ from typing import Any
 from egraph_fusion.arguments import checked
 from egraph_fusion.codegen.cache import digest
 from egraph_fusion.codegen.schedule import TargetInfo
-from egraph_fusion.errors import CompileError, EgraphFusionError, ModelError
+from egraph_fusion.errors import CompileError, EgraphFusionError, ModelError, RunError
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend import save as save_model
 from egraph_fusion.frontend.bodies import load_body
@@ -25,6 +25,7 @@ from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.fusion.nominal import at_nominal_sizes, for_symbols
 from egraph_fusion.fusion.plan import Block, Plan
 from egraph_fusion.ir.graph import Graph, Node
+from egraph_fusion.ir.index_ranges import check_constant_indices, input_index_ranges
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.optimizer import check_options, optimize
 from egraph_fusion.output_files import write_text
@@ -84,6 +85,7 @@ def _expanded(graph: Graph, _options: Options) -> Graph:
     for value, kind in graph.types.items():
         if (kind.nbytes or 0) > ADDRESSABLE:
             raise CompileError(f"value {value!r} ({kind}) has more bytes than memory can ever hold")
+    check_constant_indices(graph)
     return expand(graph)
 
 
@@ -100,6 +102,7 @@ def _rewritten(graph: Graph, options: Options) -> Graph:
 
 
 def _planned(graph: Graph, options: Options) -> Plan:
+    check_constant_indices(graph)  # once more: some became constants only now
     return plan_for(graph, target_info(options))
 
 
@@ -149,9 +152,15 @@ def plan_for(graph: Graph, target: TargetInfo) -> Plan:
     return without_copies(found, native)
 
 
-def _through(value: Any, options: Options, stages: Sequence[Stage] = PIPELINE) -> Any:
+def _through(graph: Graph, options: Options, stages: Sequence[Stage] = PIPELINE) -> Any:
+    # Read before rewriting: a rule may leave out a lookup whose result is known without it.
+    ranges = input_index_ranges(graph)
+    value: Any = graph
+    del graph
     for stage in stages:
         value = stage.run(value, options)
+        if isinstance(value, Assembly):
+            value = value.bounded(ranges)
         if isinstance(value, Graph):
             # What the former graph held, and the new one does not.
             release_memory(sum(c.array.nbytes for c in value.constants.values()))
@@ -210,6 +219,7 @@ def _cold(model: ModelSource, key: str, options: Options) -> Session:
 
     Either goes into the user's cache, unless values of inputs decide what is compiled.
     """
+    check_constant_indices(model.graph())
     sides, values = ports(model.graph()), value_inputs(model.graph())
     extents = fixed_extents(sides[0])
     if values or extents is None:
@@ -283,7 +293,10 @@ def specialized(graph: Graph, request: Request) -> Graph:
     fixed = fix_input_shapes(graph, shapes) if shapes else graph
     if not request.values:
         return fixed
-    return expand(fix_input_values(fixed, request.values), request.values)
+    check_constant_indices(fixed)
+    found = expand(fix_input_values(fixed, request.values), request.values)
+    check_constant_indices(found, RunError, "value")
+    return found
 
 
 @checked(CompileError)

@@ -15,13 +15,12 @@ from onnx import helper
 from egraph_fusion.errors import ModelError
 from egraph_fusion.ir.dims import Dim, substitute
 from egraph_fusion.ir.graph import Graph
+from egraph_fusion.ir.index_ranges import INDEX_CARRIERS
 
 # Edge in pixels of the patches of an example image.
 PATCH = 32
 MOST_ELEMENTS = 2**28
 """Of an input that is made up: a gigabyte of float32, and eight times as much while it is made."""
-# Operators that hand indices on unchanged on their way to a Gather.
-INDEX_CARRIERS = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

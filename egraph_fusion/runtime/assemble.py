@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from egraph_fusion.codegen.native import Binding, Launch, NativeText, Segment
 from egraph_fusion.codegen.schedule import TargetInfo
 from egraph_fusion.fusion.plan import Block, Plan, make_block
 from egraph_fusion.ir.graph import Array, Graph, Node
+from egraph_fusion.ir.index_ranges import IndexRange
 from egraph_fusion.runtime import fallback
 from egraph_fusion.runtime.control_step import control_step
 from egraph_fusion.runtime.placement import Placement, place_values
@@ -35,6 +36,10 @@ class Assembly:
 
     program: Program
     text: NativeText
+
+    def bounded(self, ranges: tuple[IndexRange, ...]) -> Assembly:
+        """Return the assembly whose program accepts inputs in `ranges` only."""
+        return replace(self, program=replace(self.program, index_ranges=ranges))
 
 
 def ports(graph: Graph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

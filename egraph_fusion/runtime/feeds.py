@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from egraph_fusion.errors import RunError
 from egraph_fusion.ir.dims import Dim
+from egraph_fusion.ir.index_ranges import IndexRange, outside
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.runtime.program import Port
 
@@ -132,6 +133,32 @@ def _named_sizes(want: tuple[Dim, ...], got: tuple[int, ...]) -> dict[str, list[
         if not isinstance(w, int) and g not in found.setdefault(str(w), []):
             found[str(w)].append(g)
     return found
+
+
+def check_indices(
+    ranges: Sequence[IndexRange], ports: Sequence[Port], arrays: Sequence[Array]
+) -> None:
+    """Raise RunError for an input that holds an index outside of what it is read from."""
+    for r in ranges:
+        array = next(a for p, a in zip(ports, arrays, strict=True) if p.name == r.input)
+        if not array.size:
+            continue
+        # A narrow cast before the lookup wraps, as it does in the model.
+        read = array.astype(r.dtype.numpy, copy=False)
+        low, high = int(read.min()), int(read.max())
+        if low < r.low or high > r.high:
+            at = int(read.argmin() if low < r.low else read.argmax())
+            raise RunError(outside(r, int(array.reshape(-1)[at])))
+
+
+def within(ranges: Sequence[IndexRange], feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """Return `feeds` with made-up indices moved into the range of what they are read from."""
+    fitting = dict(feeds)
+    for r in ranges:
+        if r.input in fitting:
+            array = fitting[r.input]
+            fitting[r.input] = np.minimum(array, max(r.high, 0)).astype(array.dtype)
+    return fitting
 
 
 def random_array(port: Port, rng: np.random.Generator) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from egraph_fusion.ir.index_ranges import IndexRange
 from egraph_fusion.ir.tensors import TensorType
 
 Bytes = NDArray[np.uint8]
@@ -124,7 +125,8 @@ class Program:
     of `arena_bytes`, or in `constants`, the packed weights.  `scratch_bytes` is what each thread
     needs beside; `sources` is the generated text, `library` the machine code built from it (empty
     for a target whose driver compiles the text), `features` the CPU features that it needs.
-    `device_blocks` says, by native step, how an accelerator runs its blocks.
+    `device_blocks` says, by native step, how an accelerator runs its blocks.  `index_ranges` is
+    what inputs may hold that are read as indices.
     """
 
     inputs: tuple[Port, ...]
@@ -144,6 +146,7 @@ class Program:
     device_blocks: Mapping[str, tuple[DeviceBlock, ...]] = field(
         default_factory=dict[str, tuple[DeviceBlock, ...]]
     )
+    index_ranges: tuple[IndexRange, ...] = ()
 
     def records(self) -> tuple[StepRecord, ...]:
         """All launches of one run, in order."""

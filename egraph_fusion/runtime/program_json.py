@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from egraph_fusion.ir.dims import Dim
+from egraph_fusion.ir.index_ranges import IndexRange
 from egraph_fusion.ir.parse import parse_dim
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.runtime.program import (
@@ -113,6 +114,7 @@ def _program(program: Program, add: AddSection) -> dict[str, Any]:
         "library": add(np.frombuffer(program.library, np.uint8)),
         "features": program.features,
         "device_blocks": {k: [asdict(b) for b in v] for k, v in program.device_blocks.items()},
+        "index_ranges": [{**asdict(r), "dtype": r.dtype.value} for r in program.index_ranges],
     }
 
 
@@ -136,6 +138,7 @@ def _read_program(data: Mapping[str, Any], ports: Ports, get: GetSection) -> Pro
             str(k): tuple(_read_device_block(b) for b in v)
             for k, v in data["device_blocks"].items()
         },
+        index_ranges=tuple(_read_range(r) for r in data["index_ranges"]),
     )
 
 
@@ -187,6 +190,16 @@ def _read_body(data: Mapping[str, Any]) -> ControlBody:
         ranks=tuple(data["ranks"]),
         captures=tuple((str(n), int(i)) for n, i in data["captures"]),
         results=tuple(t for t in map(_read_type, data["results"]) if t is not None),
+    )
+
+
+def _read_range(data: Mapping[str, Any]) -> IndexRange:
+    return IndexRange(
+        input=str(data["input"]),
+        dtype=DType(data["dtype"]),
+        low=int(data["low"]),
+        high=int(data["high"]),
+        node=str(data["node"]),
     )
 
 

@@ -25,9 +25,11 @@ from egraph_fusion.runtime.feeds import (
     Extents,
     Request,
     accept,
+    check_indices,
     extents,
     fixed_extents,
     random_array,
+    within,
 )
 from egraph_fusion.runtime.program import Port, Program, StepRecord
 from egraph_fusion.runtime.signature import NodeArg, node_arg
@@ -98,11 +100,13 @@ class Session:
 
         No names, None or an empty list, ask for all, as in onnxruntime.
 
-        Raises RunError for a missing or unknown input, a wrong dtype or shape, an unknown output.
+        Raises RunError for a missing or unknown input, a wrong dtype or shape, an unknown output,
+        or an index in an input that lies outside of what a node reads there.
         """
         arrays = accept(self._inputs, feeds)
         wanted = self._wanted(output_names)
         program = self._program(arrays)
+        check_indices(program.index_ranges, self._inputs, arrays)
         slots = execute(program, arrays, self._native, self._bodies)
         return results(program, slots, wanted)
 
@@ -114,6 +118,7 @@ class Session:
         """
         arrays = accept(self._inputs, feeds if feeds is not None else self.random_feeds())
         program = self._program(arrays)
+        check_indices(program.index_ranges, self._inputs, arrays)
         times: list[list[float]] = []
         for _ in range(runs):
             clocks: list[float] = []
@@ -209,6 +214,10 @@ class Session:
             return self._programs[request.key]
 
     def random_feeds(self) -> dict[str, Array]:
-        """Return seeded inputs: normal floats, other values 0 or 1; symbolic dims are 1."""
+        """Return seeded inputs: normal floats, other values 0 or 1; symbolic dims are 1.
+
+        An index of an axis of one element is 0.
+        """
         rng = np.random.default_rng(0)
-        return {p.name: random_array(p, rng) for p in self._inputs if p.default is None}
+        feeds = {p.name: random_array(p, rng) for p in self._inputs if p.default is None}
+        return within(self._program(accept(self._inputs, feeds)).index_ranges, feeds)

@@ -115,7 +115,7 @@ def _elements(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]
     axis = integer(attrs, "axis")
     at = np.asarray(indices, dtype=np.int64)
     grid = list(np.ogrid[tuple(slice(n) for n in at.shape)])
-    grid[axis] = np.where(at < 0, at + x.shape[axis], at)
+    grid[axis] = at  # numpy counts from the end too, and refuses what lies outside
     return (np.asarray(x[tuple(grid)]),)
 
 
