@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from egraph_fusion import terminal
 from egraph_fusion.commands.options import Debug, Json, Model, Numerics
 from egraph_fusion.commands.outcome import emit, errors
-from egraph_fusion.output_files import output_path, write_text
+from egraph_fusion.convert.places import output_apart
+from egraph_fusion.output_files import write_text
 
 if TYPE_CHECKING:
     from egraph_fusion.experiment.comparison import Comparison, Rules
@@ -47,7 +48,7 @@ def explore(
 
     with errors(debug):
         if html is not None:
-            output_path(html)
+            output_apart(html, model, rules)
         with terminal.progress("exploring", quiet=as_json):
             found = exploration.explore(
                 model,
@@ -96,7 +97,7 @@ def compare(
 
     with errors(debug):
         for path in filter(None, (csv, markdown)):
-            output_path(path)
+            output_apart(path, *models, *(rules or ()))
         sets: dict[str, Rules] = {n: rule_set(n) for n in rules or ("structural", "paper", "all")}
         with terminal.progress("comparing", quiet=as_json):
             found = comparison.compare_rulesets(

@@ -12,7 +12,8 @@ import typer
 from egraph_fusion.commands import rule_tables
 from egraph_fusion.commands.options import Debug, Json
 from egraph_fusion.commands.outcome import emit, errors
-from egraph_fusion.output_files import output_path, write_text
+from egraph_fusion.convert.places import output_apart
+from egraph_fusion.output_files import write_text
 
 if TYPE_CHECKING:
     from egraph_fusion.rulesets.verify_report import Row
@@ -59,7 +60,7 @@ def rules_verify(
 
     with errors(debug):
         if junit is not None:
-            output_path(junit)
+            output_apart(junit, *(names or ()))
         rows: list[report.Row] = []
         rules = report.named_rules(names or ())
         if jobs > 1 or cluster is not None:

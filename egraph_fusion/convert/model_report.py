@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from egraph_fusion import pipeline
 from egraph_fusion.arguments import checked
 from egraph_fusion.convert.peaks import Peaks, measure_peaks
+from egraph_fusion.convert.places import output_apart
 from egraph_fusion.convert.report_page import page
 from egraph_fusion.errors import EgraphFusionError, ModelError
 from egraph_fusion.frontend import load
@@ -21,7 +22,7 @@ from egraph_fusion.frontend.source import Source
 from egraph_fusion.fusion.plan import Plan, make_block, order_blocks
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.optimizer import Optimized
-from egraph_fusion.output_files import output_path, write_text
+from egraph_fusion.output_files import write_text
 from egraph_fusion.runtime.session import ProfileStep
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def report(
     `threads` threads; symbolic shapes must be fixed by `shapes` for that.  Raises ModelError,
     OptimizeError or CompileError; nothing is written then.
     """
-    target = output_path(path, ModelError)
+    target = output_apart(path, model, error=ModelError)
     found = examine(model, numerics=numerics, threads=threads, shapes=shapes, measure=measure)
     write_text(target, page(found), ModelError)
     return found

@@ -16,6 +16,7 @@ from egraph_fusion import pipeline
 from egraph_fusion.arguments import checked
 from egraph_fusion.convert.bench import BenchResult, measure
 from egraph_fusion.convert.check import compare, reference_runner, require
+from egraph_fusion.convert.places import output_apart, refuse_input
 from egraph_fusion.errors import CompileError, EgraphFusionError, ModelError, RunError
 from egraph_fusion.frontend import export
 from egraph_fusion.frontend.input_shapes import fix_input_shapes
@@ -23,7 +24,7 @@ from egraph_fusion.frontend.inputs import example_inputs
 from egraph_fusion.frontend.source import Source, graph_of
 from egraph_fusion.fusion.plan import Plan
 from egraph_fusion.ir.graph import Graph
-from egraph_fusion.output_files import output_path, write_file
+from egraph_fusion.output_files import write_file
 from egraph_fusion.runtime.execution import ProfileStep
 from egraph_fusion.runtime.session import Session
 
@@ -49,9 +50,11 @@ def convert(
 
     With `check`, both run on three seeded inputs; a difference beyond `tolerance` (a fraction of
     the output's spread) raises CheckError, what cannot be compared CannotCheckError, and nothing is
-    written.  `options` go to `optimize`.
+    written.  Raises ModelError, before any work, if `output` is a file that is read.  `options` go
+    to `optimize`.
     """
-    output_path(output, ModelError)
+    target = output_apart(output, model, options.get("rules"), error=ModelError)
+    refuse_input(target.with_name(f"{target.name}.data"), model, error=ModelError)
     require((), tolerance)
     before = _loaded(model, shapes)
     found = pipeline.optimize(before, **options)
@@ -79,7 +82,7 @@ def compile_model(model: str, output: Path | None, sources: Path | None, **optio
     there, and for input shapes that are still symbolic.
     """
     if output is not None:
-        output_path(output, CompileError)
+        output_apart(output, model, error=CompileError)
     session = pipeline.compile(model, **options)
     open_inputs = [a for a in session.get_inputs() if not all(isinstance(d, int) for d in a.shape)]
     if open_inputs and not session.programs:
@@ -109,7 +112,7 @@ def run_model(
     Returns the outputs by name and writes them to the `.npz` file `output` if given.
     """
     if output is not None:
-        output_path(output, RunError)
+        output_apart(output, model, inputs, error=RunError)
     session = open_session(model, threads, target, shapes)
     feeds = _read_arrays(inputs) if inputs is not None else _feeds(model, session, shapes)
     results = session.run(None, feeds)
