@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from io import TextIOWrapper
 
 import typer
 
@@ -18,6 +17,8 @@ from egraph_fusion.commands import (
     rules,
     running,
 )
+from egraph_fusion.commands.standard_output import replace_streams
+from egraph_fusion.errors import EgraphFusionError
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "optimize": converting.optimize,
@@ -58,8 +59,9 @@ app.add_typer(rules_app, name="rules")
 
 def main() -> None:
     """Run the command line; exit codes: 0 ok, 1 the work failed, 2 wrong usage."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            # A name that the terminal's encoding lacks is shown escaped.
-            stream.reconfigure(errors="backslashreplace")
-    sys.exit(app())
+    replace_streams()
+    try:
+        sys.exit(app())
+    except EgraphFusionError as error:  # of standard output, before any command began
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)

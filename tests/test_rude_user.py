@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,9 @@ def arrays(folder: Path, kind: str) -> Path:
         np.savez(path, x=np.array([None, 1], object))
     elif kind == "directory":
         path.mkdir()
+    elif kind == "zip":
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("notes.txt", "hello")
     elif kind != "missing":
         np.savez(path, **dense_inputs())  # type: ignore[arg-type]
         whole = path.read_bytes()
@@ -89,11 +93,18 @@ def arrays(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind", ["one array", "objects", "directory", "missing", "empty", "cut off", "text"]
+    "kind", ["one array", "objects", "directory", "missing", "empty", "cut off", "text", "zip"]
 )
 def test_inputs_that_are_no_arrays_are_refused(kind: str, model: Path, tmp_path: Path) -> None:
     line = refusal("run", model, "--input", arrays(tmp_path, kind))
-    assert "cannot read arrays from" in line or "holds one array without a name" in line
+    assert "cannot read arrays from" in line
+    assert "pickle" not in line
+    if kind in ("one array", "text", "empty", "cut off"):
+        assert "this is no .npz file; it holds " in line
+    if kind == "one array":
+        assert "holds one array without a name" in line
+    if kind == "zip":
+        assert "its entry 'notes.txt' is no array" in line
 
 
 @pytest.mark.parametrize(
@@ -243,6 +254,20 @@ def test_a_closed_pipe_ends_quietly(arguments: tuple[str, ...]) -> None:
         child.stdout.readline()
         child.stdout.close()
         assert child.stderr.read() == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize(
+    "arguments",
+    [("rules", "list"), ("rules", "list", "--json"), ("rules", "verify", "add-order"), ("--help",)],
+    ids=" ".join,
+)
+def test_a_standard_output_that_is_full_is_named(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "egraph_fusion", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr == ("error: standard output cannot be written: No space left on device\n")
 
 
 def test_a_terminal_of_few_characters_shows_names_escaped(tmp_path: Path) -> None:

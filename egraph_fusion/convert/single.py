@@ -32,6 +32,7 @@ _UNREADABLE = (
     *(OSError, ValueError, EOFError, KeyError, RuntimeError),
     *(zlib.error, zipfile.BadZipFile),
 )
+_NPZ = "numpy.savez(path, name=array, ...) writes what is expected"
 Shapes = Mapping[str, tuple[int, ...]] | None
 
 
@@ -176,13 +177,32 @@ def _feeds(model: str, session: Session, shapes: Shapes) -> dict[str, NDArray[An
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as handle:
-            found = np.load(handle, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                raise RunError(f"{path} holds one array without a name; expected a .npz file")
-            with found as file:
-                return {name: file[name] for name in file.files}
+            if not zipfile.is_zipfile(handle):
+                raise ValueError(f"this is no .npz file; {_held_instead(handle)}")
+            handle.seek(0)
+            with np.load(handle, allow_pickle=False) as file:
+                return {name: _array(name, file[name]) for name in file.files}
     except _UNREADABLE as error:
-        raise RunError(f"cannot read arrays from {str(path)!r}: {error}") from error
+        raise RunError(f"cannot read arrays from {str(path)!r}: {_reason(error)}") from error
+
+
+def _array(name: str, value: Any) -> NDArray[Any]:
+    if not isinstance(value, np.ndarray):
+        raise ValueError(f"its entry {name!r} is no array; {_NPZ}")
+    return value
+
+
+def _held_instead(handle: BinaryIO) -> str:
+    handle.seek(0)
+    what = "one array without a name" if handle.read(6) == b"\x93NUMPY" else "no named arrays"
+    return f"it holds {what}; {_NPZ}"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    # numpy advises to switch on pickles, which run what a file's author likes.
+    return "it holds objects, expected numbers" if "pickle" in str(error) else str(error)
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1,0 +1,49 @@
+"""Standard output that says of itself when it cannot be written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import TextIOWrapper
+
+from egraph_fusion.errors import EgraphFusionError
+
+
+class Output(TextIOWrapper):
+    """A stream of text whose failures are errors of ours; a closed pipe stays one."""
+
+    def write(self, text: str, /) -> int:
+        """Write `text`; EgraphFusionError if that fails."""
+        with _named():
+            return super().write(text)
+
+    def flush(self) -> None:
+        """Write what is held back; EgraphFusionError if that fails."""
+        with _named():
+            super().flush()
+
+
+@contextmanager
+def _named() -> Generator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # whoever read the output has seen enough
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise EgraphFusionError(f"standard output cannot be written: {reason}") from error
+
+
+def replace_streams() -> None:
+    """Let standard output name itself when it fails, and show what an encoding lacks escaped."""
+    out = sys.stdout
+    if isinstance(out, TextIOWrapper):
+        sys.stdout = Output(
+            out.buffer,
+            encoding=out.encoding,
+            errors="backslashreplace",
+            line_buffering=out.line_buffering,
+        )
+    if isinstance(sys.stderr, TextIOWrapper):
+        sys.stderr.reconfigure(errors="backslashreplace")
