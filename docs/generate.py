@@ -56,14 +56,21 @@ def command_lines(name: str, command: Any) -> Iterator[str]:
     yield from ("| parameter | meaning (default) |\n|---|---|", *rows) if rows else ()
 
 
+def global_lines(group: Any) -> Iterator[str]:
+    """Lines of the options that stand before a command's name."""
+    yield "## Options of all commands\n"
+    yield "These stand before the command's name, as in `egraph-fusion --json plan m.onnx`.\n"
+    yield "| parameter | meaning (default) |\n|---|---|"
+    yield from (parameter_row(p) for p in group.params)
+    yield (
+        "\n`--json` and `--debug` may also stand behind it; `--json` holds where a command has it."
+    )
+
+
 def cli_page() -> str:
     """The page of all commands."""
     found = commands(get_command(app), "egraph-fusion")
-    shared = (
-        "`--debug` (show the traceback of an error) and, where a command has it, `--json` may\n"
-        "also stand before the command's name."
-    )
-    lines = [CLI_HEAD, shared]
+    lines = [CLI_HEAD, *global_lines(get_command(app))]
     return "\n".join([*lines, *(line for n, c in found for line in command_lines(n, c))]) + "\n"
 
 

@@ -4,9 +4,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_models import fresh
+from typer.main import get_command
+
+from egraph_fusion.cli import app, rules_app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -61,3 +65,12 @@ def test_the_readme_names_commands_that_exist() -> None:
     assert named
     page = (ROOT / "docs" / "cli.md").read_text()
     assert [n for n in named if f"`egraph-fusion {n}" not in page] == []
+
+
+def test_the_page_of_commands_has_every_option_also_of_the_program_itself() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    for command in (app, rules_app):
+        group: Any = get_command(command)
+        for one in (group, *group.commands.values()):
+            missing = [p.opts[0] for p in one.params if f"`{p.opts[0]}`" not in page]
+            assert [o for o in missing if o.startswith("-") and o != "--help"] == []

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from io import TextIOWrapper
+from typing import TextIO
 
 from egraph_fusion.errors import EgraphFusionError
 
@@ -37,13 +38,17 @@ def _named() -> Generator[None]:
 
 def replace_streams() -> None:
     """Let standard output name itself when it fails, and show what an encoding lacks escaped."""
-    out = sys.stdout
-    if isinstance(out, TextIOWrapper):
+    out, err = sys.stdout, sys.stderr
+    if _is_text_file(out):
         sys.stdout = Output(
             out.buffer,
             encoding=out.encoding,
             errors="backslashreplace",
-            line_buffering=out.line_buffering,
+            line_buffering=bool(out.line_buffering),
         )
-    if isinstance(sys.stderr, TextIOWrapper):
-        sys.stderr.reconfigure(errors="backslashreplace")
+    if isinstance(err, TextIOWrapper):
+        err.reconfigure(errors="backslashreplace")
+
+
+def _is_text_file(stream: TextIO) -> bool:
+    return isinstance(stream, TextIOWrapper)

@@ -187,9 +187,9 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _array(name: str, value: Any) -> NDArray[Any]:
-    if not isinstance(value, np.ndarray):
+    if isinstance(value, bytes):
         raise ValueError(f"its entry {name!r} is no array; {_NPZ}")
-    return value
+    return np.asarray(value)
 
 
 def _held_instead(handle: BinaryIO) -> str:
