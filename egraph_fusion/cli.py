@@ -17,8 +17,7 @@ from egraph_fusion.commands import (
     rules,
     running,
 )
-from egraph_fusion.commands.standard_output import replace_streams
-from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.commands.standard_output import OutputError, replace_streams
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
     "optimize": converting.optimize,
@@ -62,6 +61,8 @@ def main() -> None:
     replace_streams()
     try:
         sys.exit(app())
-    except EgraphFusionError as error:  # of standard output, before any command began
+    except OutputError as error:  # before any command began
+        if "--debug" in sys.argv:
+            raise
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)

@@ -11,16 +11,20 @@ from typing import TextIO
 from egraph_fusion.errors import EgraphFusionError
 
 
+class OutputError(EgraphFusionError):
+    """Standard output cannot be written."""
+
+
 class Output(TextIOWrapper):
     """A stream of text whose failures are errors of ours; a closed pipe stays one."""
 
     def write(self, text: str, /) -> int:
-        """Write `text`; EgraphFusionError if that fails."""
+        """Write `text`; OutputError if that fails."""
         with _named():
             return super().write(text)
 
     def flush(self) -> None:
-        """Write what is held back; EgraphFusionError if that fails."""
+        """Write what is held back; OutputError if that fails."""
         with _named():
             super().flush()
 
@@ -33,7 +37,7 @@ def _named() -> Generator[None]:
         raise  # whoever read the output has seen enough
     except OSError as error:
         reason = error.strerror or str(error)
-        raise EgraphFusionError(f"standard output cannot be written: {reason}") from error
+        raise OutputError(f"standard output cannot be written: {reason}") from error
 
 
 def replace_streams() -> None:
