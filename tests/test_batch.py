@@ -286,6 +286,9 @@ def test_targets_and_opset(tmp_path: Path) -> None:
 def test_symbolic_shapes_are_fixed_where_asked(tmp_path: Path) -> None:
     saved_to(tmp_path / "m" / "open.onnx", rewritable(rows="n"))
     saved_to(tmp_path / "m" / "other.onnx", settled())
+    left_open = by_name(ef.batch(tmp_path / "m", tmp_path / "open", jobs=1, target="c"))
+    assert "input 'x' is float32[n,4]" in left_open["open.onnx"].reason
+    assert "--input-shape NAME=DIMS" in left_open["open.onnx"].reason
     run = ef.batch(tmp_path / "m", tmp_path / "o", jobs=1, target="c", input_shapes={"x": (2, 3)})
     failed = by_name(run)
     assert failed["open.onnx"].status is Status.FAILED  # its rows have 4 entries

@@ -63,6 +63,15 @@ def test_a_relative_glob_counts_from_here(tmp_path: Path, monkeypatch: pytest.Mo
     assert outputs("*/*.onnx", out=tmp_path / "o") == ["a/x.onnx"]
 
 
+def test_an_archive_without_a_model_costs_only_itself(tmp_path: Path) -> None:
+    models = tree(tmp_path, "a.onnx")
+    with zipfile.ZipFile(tmp_path / "none.zip", "w") as archive:
+        archive.writestr("notes.txt", "nothing here")
+    found = collect([models / "a.onnx", tmp_path / "none.zip"], tmp_path / "o", "onnx")
+    assert [bool(i.fault) for i in found] == [False, True]
+    assert "none.zip holds no .onnx file" in found[1].fault
+
+
 def test_compiled_results_get_their_suffix(tmp_path: Path) -> None:
     models = tree(tmp_path / "m", "a.onnx", "b.v2.ONNX")
     assert outputs(models, out=tmp_path / "o", target="c") == ["a.efz", "b.v2.efz"]

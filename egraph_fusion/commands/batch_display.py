@@ -78,7 +78,8 @@ def summary(results: Sequence[BatchResult], folder: Path) -> RenderableType:
     for result in results:
         counts[result.status] = counts.get(result.status, 0) + 1
     totals = ", ".join(f"{n} {status}" for status, n in counts.items())
-    place = f"{len(results)} models: {totals}; all of them in {folder / 'manifest.jsonl'}"
+    many = f"{len(results)} model{'s' * (len(results) != 1)}"
+    place = f"{many}: {totals}; results are in {folder / 'manifest.jsonl'}"
     parts: list[RenderableType] = [
         f"{r.status} {_told(r)}" for r in results if r.status in ("failed", "copied")
     ]

@@ -188,7 +188,10 @@ def _saturation(report: Report) -> Element:
     )
     body: list[Child] = [said]
     if report.growth:
-        body += [element("h3", "Growth"), line_chart(report.growth, "iteration", "e-nodes")]
+        body += [
+            element("h3", "Growth"),
+            line_chart(report.growth, "iteration", "e-nodes of operators"),
+        ]
     body += [element("h3", "Rule hits"), *_rules(report)]
     body += [element("h3", "Assumptions"), _listed(report.assumptions, "None was needed.")]
     if report.notes:

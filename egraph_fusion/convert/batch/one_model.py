@@ -137,6 +137,7 @@ def _write(
     """Write the result into the staging folder; whether it is the original, byte for byte."""
     target = asked.options["target"]
     if target == "c":
+        _expect_sizes(found.graph)
         stage("compile")
         session = pipeline.compile(
             found.graph, target, numerics=asked.options["numerics"], optimize=False
@@ -153,6 +154,16 @@ def _write(
         return False
     shutil.copyfile(asked.file, asked.staged)
     return True
+
+
+def _expect_sizes(graph: Graph) -> None:
+    """Raise ModelError for an input whose shape is left open."""
+    for v in graph.inputs:
+        if graph.types[v].static_shape is None:
+            raise ModelError(
+                f"input {v!r} is {graph.types[v]}, and compiled files are for fixed shapes: "
+                "give this one by --input-shape NAME=DIMS (input_shapes in Python)"
+            )
 
 
 def _needless(asked: Request, graph: Graph, report: Report) -> bool:

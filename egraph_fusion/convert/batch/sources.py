@@ -36,8 +36,9 @@ def collect(sources: Iterable[str | Path], out: Path, target: str) -> list[Item]
 
     A source is a model file, a folder (searched for `*.onnx` at any depth; hidden folders, links to
     folders and the output folder are left out), a glob or a zip or tar archive.  Raises BatchError
-    if one is missing or holds no model, if two models would have the same output, or if an output
-    would replace a source.
+    if one is missing, if a folder or glob holds no model, if two models would have the same
+    output, or if an output would replace a source.  What is wrong with an archive is its item's
+    fault.
     """
     items: list[Item] = []
     for source in sources:
@@ -71,9 +72,11 @@ def _of_file(path: str, name: str) -> Iterator[Item]:
     below = PurePosixPath(name).with_name(archive_stem(os.path.basename(name)))
     file = os.path.abspath(path)
     try:
-        for member in members(Path(path)):
-            if member.lower().endswith(SUFFIX):
-                yield Item(f"{path}:{member}", file, (below / member).as_posix(), member)
+        models = [m for m in members(Path(path)) if m.lower().endswith(SUFFIX)]
+        for member in models:
+            yield Item(f"{path}:{member}", file, (below / member).as_posix(), member)
+        if not models:
+            yield Item(path, file, below.as_posix(), fault=f"{path} holds no {SUFFIX} file")
     except ArchiveError as error:
         yield Item(path, file, below.as_posix(), fault=str(error))
 
