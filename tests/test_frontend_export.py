@@ -291,3 +291,46 @@ def test_a_transposed_scalar_is_written() -> None:
     onnx.checker.check_model(model, full_check=True)
     (y,) = ReferenceEvaluator(model).run(None, {"x": np.float32(2.5)})
     assert (np.shape(y), float(y)) == ((), 2.5)
+
+
+def _branching(inner: str, opset: int) -> Graph:
+    """Return y = inner(x) if c else x; the operator is inside a branch."""
+    then = helper.make_graph([make_node(inner, ["x"], ["t"])], "then", [], [info("t", None)])
+    other = helper.make_graph([make_node("Identity", ["x"], ["e"])], "else", [], [info("e", None)])
+    choice = make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    c = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    return load(model_of([choice], [info("x", [2, 3]), c], [info("y", [2, 3])], {}, opset))
+
+
+@pytest.mark.parametrize(("old", "new"), [(11, 21), (13, 19), (16, 23)])
+def test_a_branch_goes_into_another_opset_where_only_dtypes_have_changed(
+    old: int, new: int
+) -> None:
+    model = export(_branching("Abs", old), opset=new)
+    onnx.checker.check_model(model)
+    assert [e.version for e in model.opset_import] == [new]
+    x = np.array([[-1.0, 2.0, -3.0], [0.0, 5.0, -6.0]], np.float32)
+    for flag, right in ((True, np.abs(x)), (False, x)):
+        (y,) = ReferenceEvaluator(model).run(None, {"x": x, "c": np.array(flag)})
+        np.testing.assert_array_equal(y, right)
+
+
+def test_a_branch_whose_operator_means_something_else_there_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"If.* cannot be written for opset 13"):
+        export(_branching("Softmax", 11), opset=13)
+
+
+def test_texts_go_into_a_newer_opset_and_back_only_where_it_takes_them() -> None:
+    text = helper.make_tensor_value_info("x", TensorProto.STRING, [2])
+    out = helper.make_tensor_value_info("y", TensorProto.STRING, [2])
+    graph = helper.make_graph([make_node("Identity", ["x"], ["y"])], "g", [text], [out])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 7)], ir_version=8)
+    newer = export(load(model), opset=21)
+    onnx.checker.check_model(newer)
+    assert export(load(newer), opset=7).graph.node[0].op_type == "Identity"
+    equal = make_node("Equal", ["x", "x"], ["y"])
+    same = helper.make_tensor_value_info("y", TensorProto.BOOL, [2])
+    compared = helper.make_graph([equal], "g", [text], [same])
+    model = helper.make_model(compared, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    with pytest.raises(ModelError, match=r"cannot be written for opset 13|does not take"):
+        export(load(model), opset=13)

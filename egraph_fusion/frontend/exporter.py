@@ -10,6 +10,7 @@ from onnx.helper import find_min_ir_version_for, make_attribute, make_opsetid
 
 from egraph_fusion.errors import ModelError
 from egraph_fusion.frontend.declarations import declare_inputs, reconcile
+from egraph_fusion.frontend.forms_alike import alike, alike_for
 from egraph_fusion.frontend.inference import dtype_complaint, schema_of
 from egraph_fusion.frontend.scopes import captures, mentioned, rename_captures, subgraphs
 from egraph_fusion.frontend.skeleton import default_domain
@@ -91,7 +92,8 @@ class Exporter:
         if proto is None:
             if node.opaque:
                 raise CannotWriteError(
-                    f"node {node.label()} cannot be written for opset {self.opset}"
+                    f"node {node.label()} cannot be written for opset {self.opset}: "
+                    f"{node.op} has another form there, or does not take its dtypes"
                 )
             proto = self._rewritten(node)
         if node.rules:
@@ -118,7 +120,7 @@ class Exporter:
     def _verbatim(self, node: Node) -> onnx.NodeProto | None:
         """Return the node as it came in with today's names; None if it no longer fits."""
         proto: onnx.NodeProto = onnx.NodeProto.FromString(node.payload)
-        if not self._same_meaning(proto):
+        if not self._same_meaning(node, proto):
             return None
         if node.opaque:
             proto.input[:] = node.inputs
@@ -159,18 +161,27 @@ class Exporter:
         if len(original) == len(node.captures):
             rename_captures(proto, dict(zip(original, node.captures, strict=True)))
 
-    def _same_meaning(self, proto: onnx.NodeProto) -> bool:
-        """Whether the operator (and all inside subgraphs) means the same in the target's opset."""
+    def _same_meaning(self, node: Node, proto: onnx.NodeProto) -> bool:
+        """Whether the operator (and all inside subgraphs) means the same in the target's opset.
+
+        What the registry declares is written in the target's form, so the version has to be the
+        same; of the rest it is enough that the form is, and that it takes the dtypes at hand.
+        """
         if self.opset == self.graph.opset:
             return True
-        for node in _all_nodes(proto):
-            if default_domain(node.domain):
-                continue
-            old = schema_of(node.op_type, "", self.graph.opset)
-            new = schema_of(node.op_type, "", self.opset)
-            if old is None or new is None or old.since_version != new.since_version:
-                return False
-        return True
+        ours = [p for p in _all_nodes(proto) if not default_domain(p.domain)]
+        if not node.opaque:
+            return all(self._same_version(p.op_type) for p in ours)
+        versions = (self.graph.opset, self.opset)
+        types = [self.graph.types[v] if v else None for v in (*node.inputs, *node.outputs)]
+        return all(
+            alike(p.op_type, *versions) or (p is proto and alike_for(proto, types, *versions))
+            for p in ours
+        )
+
+    def _same_version(self, op: str) -> bool:
+        old, new = schema_of(op, "", self.graph.opset), schema_of(op, "", self.opset)
+        return old is not None and new is not None and old.since_version == new.since_version
 
     def _rewritten(self, node: Node) -> onnx.NodeProto:
         form = written(node, self.target)

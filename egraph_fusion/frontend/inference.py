@@ -165,7 +165,7 @@ def dtype_complaint(node: onnx.NodeProto, schema: OpSchema, types: Mapping[str, 
         if kind is None or kind.dtype is DType.OTHER:
             continue
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]
-        name = _onnx_name(kind.dtype)
+        name = onnx_name(kind.dtype)
         if name not in allowed.get(formal.type_str, {formal.type_str, name}):
             return f"{value!r} is {kind}, which {schema.name} does not take"
         same = formal.type_str in allowed and formal.is_homogeneous
@@ -174,6 +174,7 @@ def dtype_complaint(node: onnx.NodeProto, schema: OpSchema, types: Mapping[str, 
     return ""
 
 
-def _onnx_name(dtype: DType) -> str:
+def onnx_name(dtype: DType) -> str:
+    """Return what schemas call a tensor of this dtype."""
     other = {DType.FLOAT32: "float", DType.FLOAT64: "double"}
     return f"tensor({other.get(dtype, dtype.value)})"
