@@ -33,7 +33,7 @@ UNARY = (
 )  # fmt: skip
 BINARY = ("Add", "Sub", "Mul", "Max", "Min", "PRelu")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceSumSquare")
-RTOL = 2e-4
+RTOL = 1e-5
 
 
 class Maker:

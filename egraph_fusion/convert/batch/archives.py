@@ -22,7 +22,7 @@ BYTES = 64 << 30
 PIECE = 1 << 20
 _BROKEN = (
     EOFError,
-    NotImplementedError,
+    NotImplementedError,  # zipfile: a kind of compression that it does not know
     OSError,
     RuntimeError,
     UnicodeError,
