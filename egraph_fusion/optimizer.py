@@ -25,7 +25,7 @@ from egraph_fusion.frontend.source import Source, graph_of
 from egraph_fusion.fusion.extended import plan_extended
 from egraph_fusion.ir.graph import Graph, Node, frozen_attrs
 from egraph_fusion.ir.tensors import TensorType
-from egraph_fusion.rulesets import STRUCTURAL, default_rules, select
+from egraph_fusion.rulesets import FOUNDATION, default_rules, select
 from egraph_fusion.rulesets.admission import admit
 from egraph_fusion.rulesets.rule import LEVELS, Rule
 
@@ -113,7 +113,7 @@ def optimize(
         admit(used)
     clock = _Clock()
     limits = Limits(node_limit, iter_limit, time_limit)
-    result = saturate(graph, used, numerics, limits, first=_first(used))
+    result = saturate(graph, used, numerics, limits, first=FOUNDATION)
     clock.stop("saturate")
     notes = [result.note] if result.note else []
     extraction = _Extraction(result, extractor, cost, writable, time_limit, clock, notes)
@@ -127,17 +127,6 @@ def optimize(
 def planned_blocks(graph: Graph) -> int:
     """Return the number of blocks of the default planner's plan, whatever the target."""
     return len(plan_extended(graph).blocks)
-
-
-def _first(rules: Sequence[Rule]) -> frozenset[str]:
-    """Return the rules to saturate first, whose result the others may not spoil.
-
-    Those are the structural ones and the ten printed in the paper.
-    """
-    structural = {r.name for r in STRUCTURAL}
-    return frozenset(
-        r.name for r in rules if r.name in structural or r.source.startswith("DNNFusion")
-    )
 
 
 def expressible_in(graph: Graph) -> Allowed:

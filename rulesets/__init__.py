@@ -6,7 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from egraph_fusion.rulesets import functions, guards
-from egraph_fusion.rulesets.catalogue import ALL, STRUCTURAL, default_rules, find, select
+from egraph_fusion.rulesets.catalogue import (
+    ALL,
+    FOUNDATION,
+    STRUCTURAL,
+    default_rules,
+    find,
+    select,
+)
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Many, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, rule
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL",
+    "FOUNDATION",
     "STRUCTURAL",
     "Rule",
     "Scalar",

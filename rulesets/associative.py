@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import reduced_twice, unsqueezed_twice
+from egraph_fusion.rulesets.functions import flat, reduced_twice, unsqueezed_twice, vector_of
 from egraph_fusion.rulesets.guards import (
     broadcasts_into,
+    constant,
     nonneg,
     nonzero,
     one_consumer,
+    per_channel,
     positive,
     rank_at_least,
     varying,
@@ -17,10 +19,15 @@ from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
-a, b, c, i, j = (Tensor(n) for n in "abcij")
+a, b, c, i, j, w, x, y = (Tensor(n) for n in "abcijwxy")
+k1, k2, bias = Tensor("k1"), Tensor("k2"), Tensor("bias")
 p, q, k, axis = (Attribute(n) for n in ["p", "q", "k", "axis"])
 sqrt, exp, log, recip = ops.sqrt, ops.exp, ops.log, ops.reciprocal
 rule = family_rule("associative")
+pick = operators("pick", "selecting")
+logic = operators("logic", "logical")
+image = operators("image", "multiplicative")
+reduce = operators("reduce", "nesting")
 PAPER = "DNNFusion, Table 4"
 
 
@@ -44,14 +51,10 @@ REGROUPING = (
          dtypes="numeric"),
     rule("mul-regroup", (a * b) * c, a * (b * c), [one_consumer(a * b)], growing=True,
          dtypes="numeric"),
-    rule("max-regroup", ops.max(ops.max(a, b), c), ops.max(a, ops.max(b, c)),
-         [one_consumer(ops.max(a, b))], growing=True, dtypes="numeric"),
-    rule("min-regroup", ops.min(ops.min(a, b), c), ops.min(a, ops.min(b, c)),
-         [one_consumer(ops.min(a, b))], growing=True, dtypes="numeric"),
-    rule("and-regroup", ops.and_(ops.and_(a, b), c), ops.and_(a, ops.and_(b, c)),
-         [one_consumer(ops.and_(a, b))], growing=True, dtypes="bool", level="exact"),
-    rule("or-regroup",  ops.or_(ops.or_(a, b), c), ops.or_(a, ops.or_(b, c)),
-         [one_consumer(ops.or_(a, b))], growing=True, dtypes="bool", level="exact"),
+    rule("extremum-regroup", pick(pick(a, b), c), pick(a, pick(b, c)), [one_consumer(pick(a, b))],
+         growing=True, dtypes="numeric", schema="maximum or minimum"),
+    rule("logical-regroup", logic(logic(a, b), c), logic(a, logic(b, c)),
+         [one_consumer(logic(a, b))], growing=True, dtypes="bool", level="exact", schema="logical"),
     rule("matmul-regroup", (a @ b) @ c, a @ (b @ c),
          [rank_at_least(a, 2), rank_at_least(b, 2), rank_at_least(c, 2)], growing=True, both=True),
     rule("concat-nested", ops.concat(ops.concat(a, b, axis=axis), c, axis=axis),
@@ -70,17 +73,14 @@ HOMOMORPHISMS = (
     rule("exp-quotient",     exp(a) / exp(b),           exp(a - b)),
     rule("log-sum",         log(a) + log(b),          log(a * b),       [positive(a), positive(b)]),
     rule("log-difference",   log(a) - log(b),         log(a / b),       [positive(a), positive(b)]),
-    rule("abs-product",      ops.abs(a) * ops.abs(b),   ops.abs(a * b)),
+    rule("product-of-images", image(a) * image(b),      image(a * b),     schema="multiplicative"),
     rule("abs-quotient",     ops.abs(a) / ops.abs(b),   ops.abs(a / b)),
-    rule("recip-product",    recip(a) * recip(b),       recip(a * b)),
     rule("pow-power",        (a ** b) ** c,             a ** (b * c),     [positive(a)]),
     rule("pow-product",      (a ** b) * (a ** c),       a ** (b + c),     [positive(a)]),
     rule("pow-same-exponent", (a ** c) * (b ** c),    (a * b) ** c,     [positive(a), positive(b)]),
     rule("sqrt-exp",         sqrt(exp(a)),              exp(a * 0.5)),
     rule("recip-exp",        recip(exp(a)),             exp(-a)),
     rule("sqrt-square",      sqrt(a * a),               ops.abs(a)),
-    rule("log-exp",          log(exp(a)),               a),
-    rule("exp-log",          exp(log(a)),               a,                [positive(a)]),
 )  # fmt: skip
 
 CHAINS = (
@@ -91,28 +91,36 @@ CHAINS = (
     rule("recip-quotient-of", recip(a / b),             b / a,            [nonzero(b)]),
     rule("quotient-times",   (a / b) * b,             a,       [nonzero(b), broadcasts_into(b, a)]),
     rule("product-over",     (a * b) / b,             a,       [nonzero(b), broadcasts_into(b, a)]),
-    rule("sum-less",         (a + b) - b,               a,                [broadcasts_into(b, a)]),
-    rule("difference-plus",  (a - b) + b,               a,                [broadcasts_into(b, a)]),
-    rule("difference-of-sum", a - (a + b),              -b,               [broadcasts_into(a, b)]),
 )  # fmt: skip
 
-
-def _nested(name: str, reduce: object) -> Rule:
-    assert callable(reduce)
-    inner = reduce(a, axes=p, keepdims=k)
-    return rule(
-        name,
-        reduce(inner, axes=q, keepdims=k),
-        reduce(a, axes=reduced_twice(a, p, q, k), keepdims=k),
-        schema="nested reduction",
-    )
-
-
 REDUCTIONS = (
-    _nested("reduce-of-reduce", operators("reduction", "associative")),
-    _nested("l1-of-l1", ops.reduce_l1),
-    _nested("l2-of-l2", ops.reduce_l2),
-    _nested("logsumexp-of-logsumexp", ops.reduce_log_sum_exp),
-)
+    rule("reduce-of-reduce", reduce(reduce(a, axes=p, keepdims=k), axes=q, keepdims=k),
+         reduce(a, axes=reduced_twice(a, p, q, k), keepdims=k), schema="nested reduction"),
+)  # fmt: skip
 
-ASSOCIATIVE: tuple[Rule, ...] = (*PRINTED, *REGROUPING, *HOMOMORPHISMS, *CHAINS, *REDUCTIONS)
+known = [constant(k1), constant(k2)]
+apart = [*known, varying(a), varying(b)]  # a constant is not taken apart: 8 = 2 * 4 = 4 * 2 = ...
+conv, conv_bias = ops.conv(x, w, attrs=p), ops.conv(x, w, bias, attrs=p)
+vector = ops.reshape(k1, shape=flat(k1))
+every_channel = ops.expand(vector, shape=vector_of(w))
+
+CONSTANTS = (
+    rule("add-constants",        (a + k1) + k2,       a + (k1 + k2),       known, dtypes="numeric"),
+    rule("add-constants-across", (a + k1) + (b + k2), (a + b) + (k1 + k2), apart, dtypes="numeric"),
+    rule("conv-add", conv + k1, ops.conv(x, w, every_channel, attrs=p),
+         [constant(k1), per_channel(k1, conv)], schema="bias of a convolution"),
+    rule("conv-bias-add", conv_bias + k1, ops.conv(x, w, bias + vector, attrs=p),
+         [constant(bias), constant(k1), per_channel(k1, conv_bias)],
+         schema="bias of a convolution"),
+    rule("conv-add-past", (conv + y) + k1, ops.conv(x, w, every_channel, attrs=p) + y,
+         [constant(k1), varying(y), per_channel(k1, conv)], schema="bias of a convolution"),
+)  # fmt: skip
+
+ASSOCIATIVE: tuple[Rule, ...] = (
+    *PRINTED,
+    *REGROUPING,
+    *HOMOMORPHISMS,
+    *CHAINS,
+    *REDUCTIONS,
+    *CONSTANTS,
+)

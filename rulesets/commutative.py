@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import axes_before, perm_reduced
+from egraph_fusion.rulesets.functions import axes_before, flat, leading, perm_reduced
 from egraph_fusion.rulesets.guards import (
+    along_last,
     broadcasts_into,
+    constant,
     fits_reduced,
     nonneg,
     one_element,
+    per_channel,
     positive,
     rank_at_least,
     same_rank,
@@ -19,7 +22,7 @@ from egraph_fusion.rulesets.pattern import Attribute, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
-a, b, k, i, w, x = (Tensor(n) for n in "abkiwx")
+a, b, k, i, w, x, bias = (Tensor(n) for n in [*"abkiwx", "bias"])
 p, q, keep, axis, axes = (Attribute(n) for n in ["p", "q", "keep", "axis", "axes"])
 rule = family_rule("commutative")
 PAPER = "DNNFusion, Table 4"
@@ -28,17 +31,20 @@ g = operators("g", "binary")
 rising = operators("rising", "increasing")
 odd, even = operators("odd", "odd"), operators("even", "even")
 reduction = operators("reduction", "associative")
+additive, extremal = operators("additive", "additive"), operators("extremal", "extremal")
+pick, plus = operators("pick", "selecting"), operators("plus", "adding")
+logic, image = operators("logic", "logical"), operators("image", "multiplicative")
+averaging, peaking = operators("averaging", "averaging"), operators("peaking", "peaking")
 
 OPERANDS = (
     rule("mul-order",     a * b,               b * a,               level="exact", dtypes="numeric",
          source=PAPER),
     rule("add-order",     a + b,              b + a,               level="exact", dtypes="numeric"),
-    rule("max-order",     ops.max(a, b),       ops.max(b, a),       dtypes="numeric"),
-    rule("min-order",     ops.min(a, b),       ops.min(b, a),       dtypes="numeric"),
+    rule("extremum-order", pick(a, b),         pick(b, a),          dtypes="numeric",
+         schema="maximum or minimum"),
     rule("equal-order",   ops.equal(a, b),    ops.equal(b, a),     level="exact", dtypes="numeric"),
-    rule("and-order",     ops.and_(a, b),      ops.and_(b, a),      level="exact", dtypes="bool"),
-    rule("or-order",      ops.or_(a, b),       ops.or_(b, a),       level="exact", dtypes="bool"),
-    rule("xor-order",     ops.xor(a, b),       ops.xor(b, a),       level="exact", dtypes="bool"),
+    rule("logical-order", logic(a, b),         logic(b, a),         level="exact", dtypes="bool",
+         schema="logical"),
     rule("less-order",    ops.less(a, b),      ops.greater(b, a),
          level="exact", both=True, dtypes="numeric"),
     rule("less-equal-order", ops.less_or_equal(a, b), ops.greater_or_equal(b, a),
@@ -68,21 +74,20 @@ REDUCTIONS = (
     rule("sum-neg",     total(-a, **K),               -total(a, **K),             dtypes="numeric"),
     rule("mean-neg",    mean(-a, **K),                -mean(a, **K)),
     rule("sum-scale",   total(a * k, **K),            total(a, **K) * k,  across, dtypes="numeric"),
-    rule("sum-divide",  total(a / k, **K),            total(a, **K) / k,          across),
     rule("mean-scale",  mean(a * k, **K),             mean(a, **K) * k,           across),
-    rule("mean-divide", mean(a / k, **K),             mean(a, **K) / k,           across),
-    rule("mean-shift",  mean(a + k, **K),             mean(a, **K) + k,           across),
-    rule("mean-shift-back", mean(a - k, **K),         mean(a, **K) - k,           across),
-    rule("max-shift",   peak(a + k, **K),             peak(a, **K) + k,           across),
-    rule("min-shift",   floor(a + k, **K),            floor(a, **K) + k,          across),
-    rule("max-scale",   peak(a * k, **K),          peak(a, **K) * k,          [*across, nonneg(k)]),
-    rule("min-scale",   floor(a * k, **K),         floor(a, **K) * k,         [*across, nonneg(k)]),
-    rule("max-increasing", peak(rising(a), **K),      rising(peak(a, **K)),   schema="increasing"),
-    rule("min-increasing", floor(rising(a), **K),     rising(floor(a, **K)),  schema="increasing"),
+    rule("reduce-divide", additive(a / k, **K),       additive(a, **K) / k,       across,
+         schema="additive reduction"),
+    rule("mean-shift",  mean(plus(a, k), **K),        plus(mean(a, **K), k),      across,
+         schema="sum or difference"),
+    rule("extremum-shift", extremal(a + k, **K),      extremal(a, **K) + k,       across,
+         schema="extremal reduction"),
+    rule("extremum-scale", extremal(a * k, **K), extremal(a, **K) * k, [*across, nonneg(k)],
+         schema="extremal reduction"),
+    rule("extremum-increasing", extremal(rising(a), **K), rising(extremal(a, **K)),
+         schema="extremal reduction"),
     rule("max-neg",     peak(-a, **K),                -floor(a, **K)),
     rule("min-neg",     floor(-a, **K),               -peak(a, **K)),
-    rule("prod-recip",  prod(ops.reciprocal(a), **K), ops.reciprocal(prod(a, **K))),
-    rule("prod-abs",    prod(ops.abs(a), **K),        ops.abs(prod(a, **K))),
+    rule("prod-image",  prod(image(a), **K),          image(prod(a, **K)), schema="multiplicative"),
     rule("prod-sqrt",   prod(ops.sqrt(a), **K),       ops.sqrt(prod(a, **K)),     [nonneg(a)]),
     rule("sum-log",     total(ops.log(a), **K),       ops.log(prod(a, **K)),      [positive(a)]),
     rule("l1-scale",    ops.reduce_l1(a * k, **K),    ops.reduce_l1(a, **K) * ops.abs(k), across),
@@ -138,15 +143,30 @@ SCALES = (
          [*scale, broadcasts_into(k, w)]),
     rule("relu-scale",         ops.relu(a * k),             ops.relu(a) * k, [nonneg(k)]),
     rule("abs-scale",          ops.abs(a * k),              ops.abs(a) * k,  [nonneg(k)]),
-    rule("average-pool-scale", ops.average_pool(a * k, attrs=p), ops.average_pool(a, attrs=p) * k,
-         [*scale, broadcasts_into(k, a)]),
-    rule("global-average-pool-scale",
-         ops.global_average_pool(a * k), ops.global_average_pool(a) * k,
-         [*scale, broadcasts_into(k, a)]),
-    rule("max-pool-increasing", ops.max_pool(rising(a), attrs=p), rising(ops.max_pool(a, attrs=p)),
-         schema="increasing"),
-    rule("global-max-pool-increasing", ops.global_max_pool(rising(a)),
-         rising(ops.global_max_pool(a)), schema="increasing"),
+    rule("average-pool-scale", averaging(a * k), averaging(a) * k, [*scale, broadcasts_into(k, a)],
+         schema="pooling"),
+    rule("max-pool-increasing", peaking(rising(a)), rising(peaking(a)), schema="pooling"),
 )  # fmt: skip
 
-COMMUTATIVE: tuple[Rule, ...] = (*OPERANDS, *SIGNS, *REDUCTIONS, *MOVEMENT, *SCALES)
+by_first, by_vector = ops.reshape(k, shape=leading(k, w)), ops.reshape(k, shape=flat(k))
+conv, conv_bias = ops.conv(x, w, attrs=p), ops.conv(x, w, bias, attrs=p)
+
+CONSTANTS = (
+    rule("conv-scale", conv * k, ops.conv(x, w * by_first, attrs=p),
+         [constant(w), constant(k), per_channel(k, conv)], schema="scale of a contraction"),
+    rule("conv-bias-scale", conv_bias * k, ops.conv(x, w * by_first, bias * by_vector, attrs=p),
+         [constant(w), constant(bias), constant(k), per_channel(k, conv_bias)],
+         schema="scale of a contraction"),
+    rule("matmul-scale-columns", (x @ w) * k, x @ (w * by_vector),
+         [constant(w), constant(k), rank_at_least(w, 2), along_last(k, x @ w)],
+         schema="scale of a contraction"),
+)  # fmt: skip
+
+COMMUTATIVE: tuple[Rule, ...] = (
+    *OPERANDS,
+    *SIGNS,
+    *REDUCTIONS,
+    *MOVEMENT,
+    *SCALES,
+    *CONSTANTS,
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import zeros_around
+from egraph_fusion.rulesets.functions import after_channels, zeros_around
 from egraph_fusion.rulesets.guards import (
+    constant,
     lies_within,
     nonneg,
     rank_at_least,
@@ -13,13 +14,14 @@ from egraph_fusion.rulesets.guards import (
     same_shape,
 )
 from egraph_fusion.rulesets.operations import ops
-from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
 a, b, c, w, x, y, z = (Tensor(n) for n in "abcwxyz")
+s, bias, mean, variance = (Tensor(n) for n in ("s", "bias", "mean", "variance"))
 xs = Many("xs")
-p, q, k, d, axis = (Attribute(n) for n in ["p", "q", "k", "d", "axis"])
+p, q, k, d, axis, eps = (Attribute(n) for n in ["p", "q", "k", "d", "axis", "eps"])
 up, low = ops.max, ops.min
 rule = family_rule("distributive")
 SIGNED, EXTREMUM = "sum or difference", "maximum or minimum"
@@ -32,6 +34,7 @@ pick = operators("pick", "selecting")
 plus = operators("plus", "adding")
 joint = operators("joint", "commuting")
 additive = operators("additive", "additive")
+averaging = operators("averaging", "averaging")
 
 PRINTED = (
     rule("mul-over-add",       a * b + a * c,             a * (b + c),
@@ -115,8 +118,7 @@ REDUCTIONS = (
          low(ops.reduce_min(a, axes=q, keepdims=k), ops.reduce_min(b, axes=q, keepdims=k)),
          ops.reduce_min(low(a, b), axes=q, keepdims=k), [same_shape(a, b)], dtypes="numeric"),
     rule("average-pool-over-add",
-         ops.average_pool(a, attrs=p) + ops.average_pool(b, attrs=p),
-         ops.average_pool(a + b, attrs=p), [same_shape(a, b)]),
+         averaging(a) + averaging(b), averaging(a + b), [same_shape(a, b)], schema="pooling"),
 )  # fmt: skip
 
 JOINING = (
@@ -131,10 +133,26 @@ JOINING = (
     rule("concat-over-matmul",
          ops.concat(a @ c, b @ c, axis=-2), ops.concat(a, b, axis=-2) @ c,
          [same_batch(a, b), rank_at_least(c, 2)], growing=True, dtypes="numeric"),
+    rule("conv-over-concat",
+         ops.conv(x, w, group=1, attrs=p) + ops.conv(y, z, group=1, attrs=p),
+         ops.conv(ops.concat(x, y, axis=1), ops.concat(w, z, axis=1), group=1, attrs=p),
+         [same_except(x, y, 1), same_except(w, z, 1)], growing=True),
+)  # fmt: skip
+
+deviation = ops.sqrt(variance + Scalar(eps))
+gain = s / deviation
+norm = ops.batch_normalization(x, s, bias, mean, variance, epsilon=eps, training_mode=0, attrs=p)
+
+CONSTANTS = (
+    rule("batch-norm-affine", norm,
+         x * ops.unsqueeze(gain, axes=after_channels(x))
+         + ops.unsqueeze(bias - mean * gain, axes=after_channels(x)),
+         [constant(s), constant(bias), constant(mean), constant(variance)]),
 )  # fmt: skip
 
 DISTRIBUTIVE: tuple[Rule, ...] = (
     *PRINTED,
+    *CONSTANTS,
     *PRODUCTS,
     *SELECTION,
     *CONTRACTIONS,

@@ -40,9 +40,17 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "additive": ("ReduceSum", "ReduceMean"),
     "extremal": ("ReduceMax", "ReduceMin"),
     "selecting": ("Max", "Min"),
+    "logical": ("And", "Or", "Xor"),
+    "multiplicative": ("Abs", "Reciprocal"),
+    "averaging": ("AveragePool", "GlobalAveragePool"),
+    "peaking": ("MaxPool", "GlobalMaxPool"),
     "adding": ("Add", "Sub"),
     "commuting": ("Add", "Mul"),
     "associative": ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),
+    "nesting": (
+        *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),
+        *("ReduceL1", "ReduceL2", "ReduceLogSumExp"),
+    ),
 }
 
 

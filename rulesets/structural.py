@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from egraph_fusion.rulesets.functions import (
-    after_channels,
     composed,
     doubled,
     flat,
     leading,
     shape_of,
-    vector_of,
     zeros_around,
 )
 from egraph_fusion.rulesets.guards import (
@@ -24,6 +22,7 @@ from egraph_fusion.rulesets.guards import (
     nonneg,
     nonzero,
     per_channel,
+    positive,
     rank_at_least,
     same_batch,
     same_dtype,
@@ -32,12 +31,11 @@ from egraph_fusion.rulesets.guards import (
     varying,
 )
 from egraph_fusion.rulesets.operations import ops
-from egraph_fusion.rulesets.pattern import Apply, Attribute, Computed, Scalar, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Computed, Tensor
 from egraph_fusion.rulesets.rule import Rule, rule
 
-a, b, c, k, s, w, x, y = (Tensor(n) for n in ["a", "b", "c", "k", "s", "w", "x", "y"])
-mean, variance, bias = (Tensor(n) for n in ("mean", "variance", "bias"))
-p, q, eps, perm, axes, shape = (Attribute(n) for n in ["p", "q", "eps", "perm", "axes", "shape"])
+a, b, c, k, w, x, y, bias = (Tensor(n) for n in ["a", "b", "c", "k", "w", "x", "y", "bias"])
+p, q, perm, axes, shape = (Attribute(n) for n in ["p", "q", "perm", "axes", "shape"])
 
 IDENTITIES = (
     rule("add-zero",      a + 0.0,                        a),
@@ -60,6 +58,11 @@ IDENTITIES = (
     rule("neg-sub",       -(a - b),                       b - a),
     rule("not-not",       ops.not_(ops.not_(a)),          a,          level="exact", dtypes="bool"),
     rule("identity",      ops.identity(a),               a,            level="exact", dtypes="any"),
+    rule("sum-less",      (a + b) - b,                    a,            [broadcasts_into(b, a)]),
+    rule("difference-plus", (a - b) + b,                  a,            [broadcasts_into(b, a)]),
+    rule("difference-of-sum", a - (a + b),                -b,           [broadcasts_into(a, b)]),
+    rule("log-exp",       ops.log(ops.exp(a)),            a),
+    rule("exp-log",       ops.exp(ops.log(a)),            a,            [positive(a)]),
     rule("int-add-zero",  a + 0.0,                       a,            level="exact", dtypes="int"),
     rule("int-mul-one",   a * 1.0,                       a,            level="exact", dtypes="int"),
 )  # fmt: skip
@@ -102,38 +105,19 @@ MOVEMENT = (
     rule("min-one",        ops.min(a),                    a, level="exact"),
 )  # fmt: skip
 
-conv, conv_bias = ops.conv(x, w, attrs=p), ops.conv(x, w, bias, attrs=p)
+conv_bias = ops.conv(x, w, bias, attrs=p)
 gemm, gemm_t = ops.gemm(x, w, transA=q), ops.gemm(x, w, transA=q, transB=1)
 gemm_bias = ops.gemm(x, w, bias, transA=q)
 gemm_t_bias = ops.gemm(x, w, bias, transA=q, transB=1)
-deviation = ops.sqrt(variance + Scalar(eps))
-norm = ops.batch_normalization(x, s, bias, mean, variance, epsilon=eps, training_mode=0, attrs=p)
 by_first, by_vector = ops.reshape(k, shape=leading(k, w)), ops.reshape(k, shape=flat(k))
-full_vector = ops.expand(by_vector, shape=vector_of(w))
 
 WEIGHTS = (
     rule("sub-constant",  a - c, a + (-c), [constant(c)], level="exact"),
     # Sound without `nonzero` as well, but then 1 / 0 would be folded to an infinity.
     rule("div-constant",  a / c, a * ops.reciprocal(c), [constant(c), nonzero(c)]),
-    rule("batch-norm-affine", norm,
-         x * ops.unsqueeze(s / deviation, axes=after_channels(x))
-         + ops.unsqueeze(bias - mean * (s / deviation), axes=after_channels(x)),
-         [constant(s), constant(bias), constant(mean), constant(variance)]),
-    rule("conv-scale", conv * k, ops.conv(x, w * by_first, attrs=p),
-         [constant(w), constant(k), per_channel(k, conv)]),
-    rule("conv-bias-scale", conv_bias * k, ops.conv(x, w * by_first, bias * by_vector, attrs=p),
-         [constant(w), constant(bias), constant(k), per_channel(k, conv_bias)]),
-    rule("conv-add", conv + k, ops.conv(x, w, full_vector, attrs=p),
-         [constant(k), per_channel(k, conv)]),
-    rule("conv-bias-add", conv_bias + k, ops.conv(x, w, bias + by_vector, attrs=p),
-         [constant(bias), constant(k), per_channel(k, conv_bias)]),
-    rule("conv-add-past", (conv + y) + k, ops.conv(x, w, full_vector, attrs=p) + y,
-         [constant(k), varying(y), per_channel(k, conv)]),
     rule("conv-bias-add-past", (conv_bias + y) + k,
          ops.conv(x, w, bias + by_vector, attrs=p) + y,
          [constant(bias), constant(k), varying(y), per_channel(k, conv_bias)]),
-    rule("matmul-scale-columns", (x @ w) * k, x @ (w * by_vector),
-         [constant(w), constant(k), rank_at_least(w, 2), along_last(k, x @ w)]),
     rule("gemm-scale", gemm * k, ops.gemm(x, w * by_vector, transA=q),
          [constant(w), constant(k), along_last(k, gemm)]),
     rule("gemm-transposed-scale", gemm_t * k, ops.gemm(x, w * by_first, transA=q, transB=1),
@@ -155,8 +139,6 @@ k1, k2 = Tensor("k1"), Tensor("k2")
 known = [constant(k1), constant(k2)]
 apart = [*known, varying(a), varying(b)]  # a constant is not taken apart: 8 = 2 * 4 = 4 * 2 = ...
 GATHERING = (
-    rule("add-constants",        (a + k1) + k2,       a + (k1 + k2),       known, dtypes="numeric"),
-    rule("add-constants-across", (a + k1) + (b + k2), (a + b) + (k1 + k2), apart, dtypes="numeric"),
     rule("add-constants-past",   ((a + k1) + b) + k2, (a + b) + (k1 + k2), apart, dtypes="numeric"),
     rule("mul-constants",        (a * k1) * k2,       a * (k1 * k2),       known, dtypes="numeric"),
     rule("mul-constants-across", (a * k1) * (b * k2), (a * b) * (k1 * k2), apart, dtypes="numeric"),
@@ -188,8 +170,6 @@ SIBLINGS = (
          [same_except(w, v, 0)], growing=True),
     rule("conv-batch", _joined(ops.conv(x, w, attrs=p), ops.conv(y, w, attrs=p), axis=0),
          ops.conv(_joined(x, y, axis=0), w, attrs=p), [same_except(x, y, 0)], growing=True),
-    rule("conv-sum", _conv(x, w) + _conv(y, v), _conv(_joined(x, y, axis=1), _joined(w, v, axis=1)),
-         [same_except(x, y, 1), same_except(w, v, 1)], growing=True),
     rule("conv-groups", _joined(_conv(x, w, group=g), _conv(y, v, group=g), axis=1),
          _conv(_joined(x, y, axis=1), _joined(w, v, axis=0), group=doubled(g)),
          [same_shape(x, y), same_shape(w, v)], growing=True),

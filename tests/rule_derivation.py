@@ -21,7 +21,7 @@ from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import EgraphFusionError, RuleError
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import normalized, types_of
-from egraph_fusion.rulesets.pattern import Apply, Number, Pattern, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Number, Pattern, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule
 
 ITERATIONS = 3
@@ -107,6 +107,8 @@ class Lookup:
                 return {self._value(name)}
             case Number(value):
                 return self._numbers(value)
+            case Scalar():
+                return self._numbers(float(evaluate(p, self.env)))
             case Apply():
                 return set(self._applications(p))
             case _:

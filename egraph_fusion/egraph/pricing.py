@@ -35,9 +35,10 @@ def _features(op: str, flops: int, outs: Sequence[TensorType], original: bool) -
     """Return what a node adds: elementwise work fuses into the kernel that makes its operand.
 
     Of graphs that are equal otherwise, the one with fewer nodes is cheaper, then the one with more
-    of the original nodes: a kept node counts two bytes, a new one three.
+    of the original nodes: a kept node counts eight bytes, a new one nine, and a tensor computed at
+    compile time one, so that a new node with weights of its own still beats two that were there.
     """
-    own = 2 if original else 3
+    own = 8 if original else 9
     if OPERATORS[op].kind is Kind.ELEMENTWISE:
         return Features(flops, own, 0)
     written = 0 if op in VIEWS else sum(map(bytes_of, outs))
