@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import flat, reduced_twice, unsqueezed_twice, vector_of
+from egraph_fusion.rulesets.functions import (
+    flat,
+    reduced_twice,
+    shape_of,
+    unsqueezed_twice,
+    vector_of,
+)
 from egraph_fusion.rulesets.guards import (
     broadcasts_into,
     constant,
@@ -15,12 +21,13 @@ from egraph_fusion.rulesets.guards import (
     varying,
 )
 from egraph_fusion.rulesets.operations import ops
-from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
 a, b, c, i, j, w, x, y = (Tensor(n) for n in "abcijwxy")
 k1, k2, bias = Tensor("k1"), Tensor("k2"), Tensor("bias")
+xs = Many("xs")
 p, q, k, axis = (Attribute(n) for n in ["p", "q", "k", "axis"])
 sqrt, exp, log, recip = ops.sqrt, ops.exp, ops.log, ops.reciprocal
 rule = family_rule("associative")
@@ -116,6 +123,15 @@ CONSTANTS = (
          [constant(k1), varying(y), per_channel(k1, conv)], schema="bias of a convolution"),
 )  # fmt: skip
 
+view = operators("view", "viewing")
+viewed = view(ops.reshape(a, attrs=q))
+INDEXING = (
+    rule("concat-nested-last", ops.concat(a, ops.concat(xs, axis=axis), axis=axis),
+         ops.concat(a, xs, axis=axis), level="exact", dtypes="any"),
+    rule("view-of-reshape", viewed, ops.reshape(a, shape=shape_of(viewed)),
+         level="exact", dtypes="any", schema="view"),
+)  # fmt: skip
+
 ASSOCIATIVE: tuple[Rule, ...] = (
     *PRINTED,
     *REGROUPING,
@@ -123,4 +139,5 @@ ASSOCIATIVE: tuple[Rule, ...] = (
     *CHAINS,
     *REDUCTIONS,
     *CONSTANTS,
+    *INDEXING,
 )

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import axes_before, flat, leading, perm_reduced
+from egraph_fusion.rulesets.functions import (
+    axes_before,
+    beyond_channels,
+    counted_from,
+    flat,
+    leading,
+    perm_reduced,
+)
 from egraph_fusion.rulesets.guards import (
     along_last,
     broadcasts_into,
@@ -16,6 +23,13 @@ from egraph_fusion.rulesets.guards import (
     same_rank,
     same_shape,
     swaps_last_two,
+)
+from egraph_fusion.rulesets.index_guards import (
+    dropped_among,
+    fits_between,
+    inserted_among,
+    keeps_axes,
+    same_beside,
 )
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Tensor
@@ -162,6 +176,34 @@ CONSTANTS = (
          schema="scale of a contraction"),
 )  # fmt: skip
 
+c = Tensor("c")
+branch = ops.expand(c, attrs=p)
+reshaped, totals = ops.reshape(a, attrs=q), reduction(a, axes=axes, keepdims=0)
+INDEXING = (
+    rule("gather-unsqueeze", ops.unsqueeze(ops.gather(a, i, axis=axis), axes=axes),
+         ops.gather(a, ops.unsqueeze(i, axes=counted_from(axes, axis)), axis=axis),
+         [inserted_among(i, axis, axes)], level="exact", dtypes="any"),
+    rule("gather-squeeze", ops.squeeze(ops.gather(a, i, axis=axis), axes=axes),
+         ops.gather(a, ops.squeeze(i, axes=counted_from(axes, axis)), axis=axis),
+         [dropped_among(i, axis, axes)], level="exact", dtypes="any"),
+    rule("squeeze-transpose", ops.squeeze(ops.transpose(a, perm=p), axes=q),
+         ops.transpose(ops.squeeze(a, axes=axes_before(q, p)), perm=perm_reduced(p, q, 0)),
+         level="exact", dtypes="any"),
+    rule("where-not", ops.where(ops.not_(c), a, b), ops.where(c, b, a),
+         level="exact", dtypes="any"),
+    rule("where-expand", ops.where(branch, a, b), ops.where(c, a, b),
+         [fits_between(branch, a, b)], level="exact", dtypes="any"),
+    rule("reshape-beside", g(reshaped, k), ops.reshape(g(a, k), attrs=q),
+         [same_beside(k, a, reshaped)], level="exact", dtypes="numeric",
+         schema="movement past elementwise"),
+    rule("flatten-average", ops.flatten(ops.global_average_pool(a), axis=1),
+         ops.reduce_mean(a, axes=beyond_channels(a), keepdims=0)),
+    rule("reduce-kept", ops.reshape(totals, attrs=p), reduction(a, axes=axes, keepdims=1),
+         [keeps_axes(ops.reshape(totals, attrs=p), a, axes)], level="exact", dtypes="numeric"),
+    rule("neg-conv", -ops.conv(x, w, bias, attrs=p), ops.conv(x, -w, -bias, attrs=p),
+         [constant(w), constant(bias)]),
+)  # fmt: skip
+
 COMMUTATIVE: tuple[Rule, ...] = (
     *OPERANDS,
     *SIGNS,
@@ -169,4 +211,5 @@ COMMUTATIVE: tuple[Rule, ...] = (
     *MOVEMENT,
     *SCALES,
     *CONSTANTS,
+    *INDEXING,
 )

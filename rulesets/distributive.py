@@ -150,6 +150,18 @@ CONSTANTS = (
          [constant(s), constant(bias), constant(mean), constant(variance)]),
 )  # fmt: skip
 
+i, j = Tensor("i"), Tensor("j")
+before = Many("before", least=1)
+INDEXING = (
+    rule("concat-over-gather", ops.concat(ops.gather(a, xs, axis=axis), axis=axis),
+         ops.gather(a, ops.concat(xs, axis=0), axis=axis), [rank_at_least(xs, 1)],
+         level="exact", dtypes="any"),
+    rule("concat-over-gather-last",
+         ops.concat(before, ops.gather(a, i, axis=axis), ops.gather(a, j, axis=axis), axis=axis),
+         ops.concat(before, ops.gather(a, ops.concat(i, j, axis=0), axis=axis), axis=axis),
+         [rank_at_least(i, 1)], level="exact", dtypes="any"),
+)  # fmt: skip
+
 DISTRIBUTIVE: tuple[Rule, ...] = (
     *PRINTED,
     *CONSTANTS,
@@ -158,4 +170,5 @@ DISTRIBUTIVE: tuple[Rule, ...] = (
     *CONTRACTIONS,
     *REDUCTIONS,
     *JOINING,
+    *INDEXING,
 )

@@ -88,9 +88,21 @@ def unsqueezed_twice(x: Shape, inner: AttrValue, outer: AttrValue) -> AttrValue:
 
 
 @_function
+def counted_from(axes: AttrValue, start: AttrValue) -> AttrValue:
+    """The axes, counted from axis `start`."""
+    return tuple(a - _int(start) for a in _ints(axes))
+
+
+@_function
 def after_channels(x: Shape) -> AttrValue:
     """The axes that make a per-channel vector broadcast into `x`: 1, ... for rank - 2 of them."""
     return tuple(range(1, len(x) - 1))
+
+
+@_function
+def beyond_channels(x: Shape) -> AttrValue:
+    """The axes of `x` after the batch and the channels."""
+    return tuple(range(2, len(x)))
 
 
 @_function
@@ -113,8 +125,12 @@ def vector_of(w: Shape) -> AttrValue:
 
 @_function
 def shape_of(x: Shape) -> AttrValue:
-    """The shape of a tensor whose dimensions are all known and not 0 (which Reshape would copy)."""
-    return tuple(_size((d,)) for d in x)
+    """The shape of a tensor without a 0 (which Reshape would copy), for Reshape to make it.
+
+    One dimension may be unknown: Reshape infers it.
+    """
+    unknown = [n for n, d in enumerate(x) if not isinstance(d, int)]
+    return tuple(-1 if [n] == unknown else _size((d,)) for n, d in enumerate(x))
 
 
 @_function

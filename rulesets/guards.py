@@ -85,6 +85,10 @@ def _guard(form: Form, arity: int) -> Callable[[Callable[..., bool]], Callable[.
     return declare
 
 
+declare_guard = _guard
+"""For the modules beside this one that declare guards."""
+
+
 @_guard(Form.VALUE, 1)
 def nonneg(x: Array) -> bool:
     """Every element is ≥ 0."""

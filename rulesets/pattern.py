@@ -79,12 +79,13 @@ class Tensor(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Many(Pattern):
-    """A variable that stands for one or more operands of an n-ary operator.
+    """A variable that stands for `least` or more operands of an n-ary operator.
 
-    A one-operand operator applied to it is applied to each.
+    An operator that takes few operands is applied to each.
     """
 
     name: str
+    least: int = 2
 
     def __str__(self) -> str:
         """Print as `*xs`."""

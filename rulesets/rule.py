@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal, get_args
 
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.rulesets.guards import GUARDS, Form, Guard
+from egraph_fusion.rulesets.instances import per_length, per_operator
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
@@ -24,7 +24,6 @@ from egraph_fusion.rulesets.pattern import (
     pattern,
     walk,
 )
-from egraph_fusion.rulesets.schemas import OPERATOR_CLASSES
 from egraph_fusion.rulesets.witness import witness_of
 
 Level = Literal["exact", "finite", "real"]
@@ -88,8 +87,8 @@ class Rule:
 
         `lengths` are the numbers of operands that `many` variables are expanded to.
         """
-        for by_operator in _per_operator(self):
-            yield from _per_length(by_operator, lengths)
+        for by_operator in per_operator(self):
+            yield from per_length(by_operator, lengths)
 
     def __str__(self) -> str:
         """Print as `name: lhs => rhs if guards`."""
@@ -223,74 +222,3 @@ def _guard_problems(r: Rule, g: Guard) -> Iterator[str]:
             yield f"guard {g}: attribute {name} is not bound by the left side"
     if g.kind.form is not Form.TYPE and not all(isinstance(a, Pattern) for a in g.args):
         yield f"guard {g} takes tensors"
-
-
-def _per_operator(r: Rule) -> Iterator[Rule]:
-    variables = {q.op for q in walk(r.lhs) if isinstance(q, Apply) and q.op.startswith("?")}
-    if not variables:
-        yield r
-        return
-    variable = min(variables)
-    for op in OPERATOR_CLASSES[variable.split(":")[1]]:
-        named = replace(
-            r,
-            name=f"{r.name}[{op}]",
-            lhs=_renamed(r.lhs, variable, op),
-            rhs=_renamed(r.rhs, variable, op),
-            when=_guards(r, partial(_renamed, variable=variable, op=op)),
-        )
-        yield from _per_operator(named)
-
-
-def _renamed(p: Pattern, variable: str, op: str) -> Pattern:
-    match p:
-        case Apply(name, args):
-            inner = tuple(_renamed(a, variable, op) for a in args)
-            return replace(p, op=op if name == variable else name, args=inner)
-        case Output(of, index):
-            return Output(_renamed(of, variable, op), index)
-        case _:
-            return p
-
-
-def _per_length(r: Rule, lengths: Sequence[int]) -> Iterator[Rule]:
-    if not any(isinstance(q, Many) for q in walk(r.lhs)):
-        yield r
-        return
-    for n in lengths:
-        yield replace(
-            r,
-            name=f"{r.name}[{n}]",
-            lhs=_spread_one(r.lhs, n),
-            rhs=_spread_one(r.rhs, n),
-            when=_guards(r, partial(_spread_one, n=n)),
-        )
-
-
-def _spread(p: Pattern, n: int) -> tuple[Pattern, ...]:
-    """Return `p` with every n-ary variable written out; a mapped operator gives n terms."""
-    match p:
-        case Many(name):
-            return tuple(Tensor(f"{name}{i}") for i in range(n))
-        case Output(of, index):
-            return (Output(_spread(of, n)[0], index),)
-        case Apply(op, args):
-            spread = [_spread(a, n) for a in args]
-            mapped = OPERATORS[op].arity[1] is not None
-            if mapped and any(len(s) > 1 for s in spread):
-                rows = [tuple(s[i if len(s) > 1 else 0] for s in spread) for i in range(n)]
-                return tuple(replace(p, args=row) for row in rows)
-            return (replace(p, args=tuple(q for s in spread for q in s)),)
-        case _:
-            return (p,)
-
-
-def _spread_one(p: Pattern, n: int) -> Pattern:
-    return _spread(p, n)[0]
-
-
-def _guards(r: Rule, change: Callable[[Pattern], Pattern]) -> tuple[Guard, ...]:
-    return tuple(
-        replace(g, args=tuple(change(a) if isinstance(a, Pattern) else a for a in g.args))
-        for g in r.when
-    )

@@ -46,6 +46,7 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "peaking": ("MaxPool", "GlobalMaxPool"),
     "adding": ("Add", "Sub"),
     "commuting": ("Add", "Mul"),
+    "viewing": ("Flatten", "Squeeze", "Unsqueeze"),
     "associative": ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),
     "nesting": (
         *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from rule_meaning import Environment, attributes_of
+from rule_meaning import Environment, attributes_of, outputs_of
 
 from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.graph import Graph
@@ -11,6 +13,7 @@ from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Number,
+    Output,
     Pattern,
     Tensor,
     tensor_names,
@@ -61,10 +64,17 @@ def _build(b: GraphBuilder, p: Pattern, env: Environment, named: dict[str, str])
             dtype = next((b.type_of(v).dtype for v in named.values()), DType.FLOAT32)
             return b.const(np.array(value, dtype.numpy))
         case Apply():
-            operands = [_build(b, a, env, named) for a in p.args]
-            attrs = {k: v for k, v in attributes_of(p, env).items() if k != "to"}
-            if p.op == "Cast":
-                attrs["to"] = "float32"
-            return b.node(p.op, operands, 1, **attrs)[0]
+            return _nodes(b, p, env, named)[0]
+        case Output(of, index) if isinstance(of, Apply):
+            return _nodes(b, of, env, named)[index]
         case _:
             raise AssertionError(f"{p} cannot be built")
+
+
+def _nodes(b: GraphBuilder, p: Apply, env: Environment, named: dict[str, str]) -> Sequence[str]:
+    """Apply the operator of `p` and return all its outputs."""
+    operands = [_build(b, a, env, named) for a in p.args]
+    attrs = {k: v for k, v in attributes_of(p, env).items() if k != "to"}
+    if p.op == "Cast":
+        attrs["to"] = "float32"
+    return b.node(p.op, operands, len(outputs_of(p, env)), **attrs)

@@ -264,6 +264,17 @@ def _epsilon(_rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
     return 1e-3
 
 
+def _first_axis(_rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
+    return 0
+
+
+def _parts(rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
+    """Sizes along the first axis: one part in all, or two."""
+    size = shapes[0][0]
+    first = int(rng.integers(0, size + 1))
+    return (size,) if rng.random() < 0.6 else (first, size - first)
+
+
 SAMPLES: dict[tuple[str, str], Sample] = {
     ("", "axes"): _axes,
     ("", "axis"): _axis,
@@ -282,6 +293,8 @@ SAMPLES: dict[tuple[str, str], Sample] = {
     ("Pad", "pads"): _no_pads,
     ("Concat", "axis"): _axis,
     ("Gather", "axis"): _axis,
+    ("Split", "axis"): _first_axis,
+    ("Split", "split"): _parts,
     ("Conv", "pads"): _window_pads,
     ("Conv", "dilations"): _dilations,
     ("MaxPool", "kernel_shape"): _kernel,

@@ -1,0 +1,54 @@
+"""Guards on axes, indices and broadcasts of operators that move or repeat elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from egraph_fusion.ir.dims import Shape
+from egraph_fusion.ir.graph import AttrValue
+from egraph_fusion.ir.tensors import broadcast
+from egraph_fusion.rulesets.guards import Form, declare_guard
+
+
+@declare_guard(Form.TYPE, 3)
+def dropped_among(i: Shape, axis: AttrValue, axes: AttrValue) -> bool:
+    """Of what Gather reads along `axis` at indices `i`, these axes are all axes of `i`."""
+    (start,) = _ints(axis)
+    return all(start <= a < start + len(i) for a in _ints(axes))
+
+
+@declare_guard(Form.TYPE, 3)
+def inserted_among(i: Shape, axis: AttrValue, axes: AttrValue) -> bool:
+    """Axes inserted into what Gather reads along `axis` at indices `i` lie among those of `i`."""
+    (start,), new = _ints(axis), _ints(axes)
+    return all(start <= a < start + len(i) + len(new) for a in new)
+
+
+@declare_guard(Form.TYPE, 3)
+def fits_between(e: Shape, a: Shape, b: Shape) -> bool:
+    """`e` broadcasts into the shape that broadcasting `a` with `b` gives."""
+    together = broadcast(a, b)
+    return together is not None and broadcast(e, together) == together
+
+
+@declare_guard(Form.TYPE, 3)
+def same_beside(k: Shape, a: Shape, b: Shape) -> bool:
+    """`k` broadcasts into `a` and `b`, and both have the same sizes from its first axis on.
+
+    Axes of size 1 before all others do not count as axes of `k`.
+    """
+    rank = len(k) - next((n for n, d in enumerate(k) if d != 1), len(k))
+    if broadcast(k, a) != a or broadcast(k, b) != b:
+        return False
+    return a[len(a) - rank :] == b[len(b) - rank :]
+
+
+@declare_guard(Form.TYPE, 3)
+def keeps_axes(y: Shape, a: Shape, axes: AttrValue) -> bool:
+    """`y` has the shape of `a` reduced along these axes, which stay with size 1."""
+    gone = _ints(axes)
+    return y == tuple(1 if n in gone else d for n, d in enumerate(a))
+
+
+def _ints(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
