@@ -1,11 +1,11 @@
 """Count which rules the results of optimised models owe something to; docs/rules.md shows it.
 
-    python benchmarks/rule_uses.py RESULT.json [MODEL or FOLDER]...
+    python benchmarks/rule_uses.py RESULT.json [MODEL or FOLDER]... [--jobs N]
 
 RESULT.json is read, if it exists, and written after every model, so that a count can go on where it
 was broken off; models that it holds are not counted again.  Without models, the two examples are
 counted.  A model that can't be read is left out, with a line on standard error; so is one whose run
-the clock stopped, since that may vary.
+the clock stopped, since that may vary.  N processes count at once.
 
 A rule has a use in a model if it made a node of the result, or if it belongs to a smallest set of
 rules that reaches a result as good: drop any of that set, and FLOPs, bytes or operators are more.
@@ -14,10 +14,12 @@ The structural rules are always there.
 
 from __future__ import annotations
 
+import argparse
 import json
+import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import TypedDict
 
@@ -42,19 +44,18 @@ class Uses(TypedDict):
     needed: list[str]
 
 
-def graphs(sources: Sequence[Path]) -> Iterator[tuple[str, Callable[[], Graph]]]:
-    """Yield the models among files and folders, each a name and how to read it."""
+def models(sources: Sequence[Path]) -> Iterator[tuple[str, Path | None]]:
+    """Yield the models among files and folders: a name and a file, None for an example of ours."""
     if not sources:
-        for n in EXAMPLES:
-            yield n, partial(_example, n)
+        yield from ((n, None) for n in EXAMPLES)
     for path in sources:
         for file in sorted(path.rglob("*.onnx")) if path.is_dir() else [path]:
-            name = file.parent.name if file.stem == "model" else file.stem
-            yield name, partial(load, file)
+            yield file.parent.name if file.stem == "model" else file.stem, file
 
 
-def _example(name: str) -> Graph:
-    return load(materialize(example_path(name)))
+def graph_of(name: str, file: Path | None) -> Graph:
+    """Read a model."""
+    return load(file or materialize(example_path(name)))
 
 
 def costs(report: Report) -> Costs:
@@ -78,7 +79,10 @@ def uses_in(graph: Graph) -> Uses | None:
         return costs(optimize(graph, rules, time_limit=SECONDS).report) <= costs(report)
 
     others = [n for n in ours if n not in made]
-    return {"made": made, "needed": sorted(smallest(list(made), others, reaches))}
+    needed = smallest(list(made), others, reaches)
+    if report.stop_reason != "saturated":
+        needed = without_spare(needed, reaches)
+    return {"made": made, "needed": sorted(needed)}
 
 
 def smallest(likely: list[str], others: list[str], reaches: Reaches) -> list[str]:
@@ -90,11 +94,16 @@ def smallest(likely: list[str], others: list[str], reaches: Reaches) -> list[str
         return []
     names = likely if likely and reaches(likely) else [*likely, *others]
     kept = _explained([], names, reaches)
-    for name in reversed(kept):  # with fewer rules, budgets reach further: look once more
+    return kept if reaches(kept) else []
+
+
+def without_spare(kept: list[str], reaches: Reaches) -> list[str]:
+    """Drop what is spare all the same: with fewer rules, budgets reach further."""
+    for name in reversed(kept):
         rest = [n for n in kept if n != name]
         if len(kept) > 1 and reaches(rest):
             kept = rest
-    return kept if reaches(kept) else []
+    return kept
 
 
 def _explained(given: list[str], names: Sequence[str], reaches: Reaches) -> list[str]:
@@ -107,26 +116,37 @@ def _explained(given: list[str], names: Sequence[str], reaches: Reaches) -> list
     return [*earlier, *later]
 
 
-def main(result: Path, sources: Sequence[Path]) -> None:
+def counted(name: str, file: Path | None) -> Uses | str:
+    """Return the uses in one model, or why they are not counted."""
+    try:
+        return uses_in(graph_of(name, file)) or "stopped by the clock"
+    except EgraphFusionError as e:
+        return str(e)
+
+
+def main(result: Path, sources: Sequence[Path], jobs: int) -> None:
     """Count the models in `sources` that `result` does not hold, and write it."""
     found: dict[str, Uses] = json.loads(result.read_text()) if result.exists() else {}
-    for name, read in graphs(sources):
-        if name in found:
-            continue
-        try:
-            uses = uses_in(read())
-        except EgraphFusionError as e:
-            print(f"{name}: {e}", file=sys.stderr)
-            continue
-        if uses is None:
-            print(f"{name}: stopped by the clock, not counted", file=sys.stderr)
-            continue
-        print(f"{name}: {uses}", file=sys.stderr, flush=True)
-        found[name] = uses
-        result.write_text(json.dumps(found, indent=1) + "\n")
+    waiting = [(n, f) for n, f in models(sources) if n not in found]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        runs = {pool.submit(counted, n, f): n for n, f in waiting}
+        for run in as_completed(runs):
+            name, uses = runs[run], run.result()
+            print(f"{name}: {uses}", file=sys.stderr, flush=True)
+            if not isinstance(uses, str):
+                found[name] = uses
+                result.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="Count which rules models owe something to.")
+    parser.add_argument("result", type=Path, metavar="RESULT.json")
+    parser.add_argument("models", type=Path, nargs="*", metavar="MODEL or FOLDER")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    main(Path(sys.argv[1]), [Path(a) for a in sys.argv[2:]])
+    args = arguments()
+    main(args.result, args.models, args.jobs)
