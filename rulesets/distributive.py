@@ -7,6 +7,7 @@ from egraph_fusion.rulesets.guards import (
     constant,
     lies_within,
     nonneg,
+    one_consumer,
     rank_at_least,
     same_along,
     same_batch,
@@ -121,6 +122,7 @@ REDUCTIONS = (
          averaging(a) + averaging(b), averaging(a + b), [same_shape(a, b)], schema="pooling"),
 )  # fmt: skip
 
+one, other = ops.conv(x, w, group=1, attrs=p), ops.conv(y, z, group=1, attrs=p)
 JOINING = (
     rule("concat-over-unary", ops.concat(f(xs), axis=axis), f(ops.concat(xs, axis=axis)),
          level="exact", schema="any unary"),
@@ -133,10 +135,12 @@ JOINING = (
     rule("concat-over-matmul",
          ops.concat(a @ c, b @ c, axis=-2), ops.concat(a, b, axis=-2) @ c,
          [same_batch(a, b), rank_at_least(c, 2)], growing=True, dtypes="numeric"),
+    # One consumer: a residual stream is read again, and its sums would all become convolutions.
     rule("conv-over-concat",
-         ops.conv(x, w, group=1, attrs=p) + ops.conv(y, z, group=1, attrs=p),
+         one + other,
          ops.conv(ops.concat(x, y, axis=1), ops.concat(w, z, axis=1), group=1, attrs=p),
-         [same_except(x, y, 1), same_except(w, z, 1)], growing=True),
+         [same_except(x, y, 1), same_except(w, z, 1), one_consumer(one), one_consumer(other)],
+         growing=True),
 )  # fmt: skip
 
 deviation = ops.sqrt(variance + Scalar(eps))
