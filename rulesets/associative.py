@@ -20,6 +20,7 @@ from egraph_fusion.rulesets.guards import (
     rank_at_least,
     varying,
 )
+from egraph_fusion.rulesets.index_guards import cuts_nothing_off, holds_all_of
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
@@ -124,10 +125,14 @@ CONSTANTS = (
 )  # fmt: skip
 
 view = operators("view", "viewing")
+wide = ops.cast(a, attrs=p)
 viewed = view(ops.reshape(a, attrs=q))
 INDEXING = (
     rule("concat-nested-last", ops.concat(a, ops.concat(xs, axis=axis), axis=axis),
          ops.concat(a, xs, axis=axis), level="exact", dtypes="any"),
+    rule("cast-nested", ops.cast(wide, attrs=q), ops.cast(a, attrs=q),
+         [holds_all_of(wide, a), cuts_nothing_off(ops.cast(wide, attrs=q), wide)],
+         level="exact", dtypes="any"),
     rule("view-of-reshape", viewed, ops.reshape(a, shape=shape_of(viewed)),
          level="exact", dtypes="any", schema="view"),
 )  # fmt: skip

@@ -200,6 +200,8 @@ INDEXING = (
          ops.reduce_mean(a, axes=beyond_channels(a), keepdims=0)),
     rule("reduce-kept", ops.reshape(totals, attrs=p), reduction(a, axes=axes, keepdims=1),
          [keeps_axes(ops.reshape(totals, attrs=p), a, axes)], level="exact", dtypes="numeric"),
+    rule("shape-binary", ops.shape(g(a, b), attrs=q), ops.shape(a, attrs=q),
+         [same_shape(g(a, b), a)], level="exact"),
     rule("neg-conv", -ops.conv(x, w, bias, attrs=p), ops.conv(x, -w, -bias, attrs=p),
          [constant(w), constant(bias)]),
 )  # fmt: skip

@@ -1,13 +1,45 @@
-"""Guards on axes, indices and broadcasts of operators that move or repeat elements."""
+"""Guards on axes, indices, broadcasts and element types of operators that move elements."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import AttrValue
-from egraph_fusion.ir.tensors import broadcast
+from egraph_fusion.ir.tensors import DType, broadcast
 from egraph_fusion.rulesets.guards import Form, declare_guard
+
+INTEGERS = (*(DType(f"{s}int{n}") for s in ("", "u") for n in (8, 16, 32, 64)), DType.BOOL)
+FRACTIONS = {DType.BFLOAT16: 8, DType.FLOAT16: 11, DType.FLOAT32: 24, DType.FLOAT64: 53}
+"""Bits of the significand, the hidden one included."""
+
+
+@declare_guard(Form.DTYPE, 2)
+def holds_all_of(t: DType, a: DType) -> bool:
+    """Every value of the second tensor's element type is one of the first's."""
+    if a not in (*INTEGERS, *FRACTIONS) or t in (a, DType.BOOL):
+        return t == a
+    if t in FRACTIONS:
+        wider = a not in FRACTIONS or t.itemsize > a.itemsize
+        return wider and FRACTIONS[t] >= (FRACTIONS[a] if a in FRACTIONS else _bits(a))
+    if t not in INTEGERS or a in FRACTIONS:
+        return False
+    unsigned = t.value.startswith("u")
+    return _bits(t) >= _bits(a) and not (unsigned and a.value.startswith("int"))
+
+
+def _bits(integer: DType) -> int:
+    """Bits without the sign's."""
+    return int(np.iinfo(integer.numpy).max).bit_length() if integer is not DType.BOOL else 1
+
+
+@declare_guard(Form.DTYPE, 2)
+def cuts_nothing_off(u: DType, t: DType) -> bool:
+    """To turn the second tensor's elements into the first's, no fraction is cut off."""
+    known = {u, t} <= {*INTEGERS, *FRACTIONS}
+    return known and (u in FRACTIONS or u is DType.BOOL or t in INTEGERS)
 
 
 @declare_guard(Form.TYPE, 3)

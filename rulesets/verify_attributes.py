@@ -17,8 +17,9 @@ Sizes = tuple[int, ...]
 Chosen = dict[str, AttrValue]
 Rule = Callable[[Random, Sizes, Sequence[Sizes]], Chosen]
 
+CASTS = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
 NUMBERS = (0.5, 2.0, 0.25, 1.0, -0.5, -1.0, 0.0, 3.0)
-"""Values of numeric attributes besides the default."""
+"""Element types to cast to, and values of numeric attributes besides the default."""
 
 
 def choose_attributes(
@@ -181,7 +182,7 @@ def _shift(rng: Random, _x: Sizes, _all: Sequence[Sizes]) -> Chosen:
 
 
 def _cast(rng: Random, _x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    return {"to": rng.choice(("float32", "float16", "float64", "int32", "int64", "bool"))}
+    return {"to": rng.choice(CASTS)}
 
 
 def _block(rng: Random, _x: Sizes, _all: Sequence[Sizes]) -> Chosen:

@@ -12,6 +12,7 @@ from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import Array, AttrValue, frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import normalized, types_of
+from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.functions import call
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import (
@@ -95,7 +96,7 @@ def holds(g: Guard, env: Environment) -> bool:
         assert isinstance(g.args[0], Pattern)
         return g.kind.test(evaluate(g.args[0], env))
     if g.kind.form is Form.DTYPE:
-        return g.kind.test(*(evaluate(p, env).dtype for p in g.patterns))
+        return g.kind.test(*(DType.of(evaluate(p, env).dtype) for p in g.patterns))
     return g.kind.test(*(_argument(a, env) for a in g.args))
 
 

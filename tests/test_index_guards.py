@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from egraph_fusion import rulesets
 from egraph_fusion.errors import RuleError
+from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.dims import Dim, symbol
 from egraph_fusion.ir.graph import Array
+from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.optimizer import optimize
 from egraph_fusion.rulesets.functions import call
 from egraph_fusion.rulesets.guards import GUARDS
 
@@ -114,3 +119,59 @@ def test_axes_beyond_the_channels() -> None:
         (2,),
         (2, 3),
     ]
+
+
+TYPES = [d for d in DType if d.is_float or d.is_integer or d is DType.BOOL]
+
+
+def _edges(d: DType) -> Array:
+    """Values at which a cast shows what it loses."""
+    if d is DType.BOOL:
+        return np.array([False, True])
+    if d.is_integer:
+        limits = np.iinfo(d.numpy)
+        odd = [2**n + 1 for n in range(limits.bits) if 2**n + 1 < limits.max]
+        return np.array([limits.min, *odd, limits.max], d.numpy)
+    info: Any = ml_dtypes.finfo(d.numpy)  # type: ignore[no-untyped-call]
+    few = np.array([0.5, 1 / 3, -1.5, 0.0, -0.0, np.inf, -np.inf]).astype(d.numpy)
+    return np.concatenate([few, np.array([info.max, info.smallest_subnormal], d.numpy)])
+
+
+def _back_and_forth(a: DType, t: DType) -> bool:
+    """Whether all edges of `a` come back from `t`, as Python sees them."""
+    values = _edges(a)
+    with np.errstate(all="ignore"):
+        there = values.astype(t.numpy)
+    return [complex(v) for v in there.tolist()] == [complex(v) for v in values.tolist()] and all(
+        int(v) == int(w)
+        for v, w in zip(there.tolist(), values.tolist(), strict=True)
+        if a.is_integer
+    )
+
+
+@pytest.mark.parametrize("a", TYPES)
+def test_holds_all_of_is_what_a_cast_without_loss_needs(a: DType) -> None:
+    # Casting to booleans keeps booleans only, whatever happens to be 0 or 1.
+    expected = [t for t in TYPES if _back_and_forth(a, t)]
+    assert [t for t in TYPES if _holds("holds_all_of", t, a)] == expected
+
+
+def test_only_casts_of_fractions_to_integers_cut_something_off() -> None:
+    cut = [p for p in product(TYPES, TYPES) if not _holds("cuts_nothing_off", *p)]
+    assert cut == [(u, t) for u, t in product(TYPES, TYPES) if u.is_integer and t.is_float]
+    assert not _holds("cuts_nothing_off", DType.STRING, DType.INT8)
+    assert not _holds("holds_all_of", DType.STRING, DType.INT8)
+
+
+def test_casts_are_composed_in_the_e_graph_where_nothing_is_lost() -> None:
+    def nodes(kinds: str) -> int:
+        first, inner, outer = kinds.split()
+        x = TensorType(DType(first), (3,))
+        b = GraphBuilder("casts", opset=21)
+        there = b.op("Cast", b.add_input("x", x), to=inner)
+        b.output(b.op("Cast", there, to=outer))
+        return len(optimize(b.build(), rules=["cast-nested"]).graph.nodes)
+
+    assert [nodes(k) for k in ("bool int64 float32", "int8 float32 float16")] == [1, 1]
+    assert [nodes(k) for k in ("float32 float16 float32", "float64 float32 float64")] == [2, 2]
+    assert [nodes(k) for k in ("int64 float32 float64", "int8 float32 uint8")] == [2, 2]

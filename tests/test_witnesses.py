@@ -26,11 +26,12 @@ def _inputs(graph: Graph) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for v in graph.inputs:
         kind = graph.types[v]
+        shape = tuple(d if isinstance(d, int) else 3 for d in kind.shape or ())
         if kind.dtype.is_float:
-            values = rng.normal(size=kind.static_shape)
+            values = rng.normal(size=shape)
             found[v] = values if kind.dtype.itemsize == 4 else values.astype(kind.dtype.numpy)
         else:
-            found[v] = rng.integers(0, 2, kind.static_shape).astype(kind.dtype.numpy)
+            found[v] = rng.integers(0, 2, shape).astype(kind.dtype.numpy)
     return found
 
 

@@ -15,6 +15,8 @@ from egraph_fusion.egraph.rule_text import (
     RuleText,
     checks_of,
     constructors_of,
+    dtype_guards,
+    dtype_pairs,
     groups,
     indexed_operators,
     rule_text,
@@ -59,6 +61,7 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     for t in texts:
         demands += t.demands
     by_want = {d.want: d for d in demands}
+    pairs = dtype_guards(texts)
     commands = [
         *DECLARATIONS.strip().splitlines(),
         uniform.DECLARATION,
@@ -70,8 +73,10 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
         *(line for c in ordered for line in analyses.rules(c)),
         *(line for c in uniforms for line in uniform.uniform_rules(c)),
         uniform.RULE,
+        *(f"(relation dtypes-{g.name} (i64 i64))" for g in pairs),
         *(line for t in texts for line in t.commands),
         *groups(interner),
+        *(line for g in pairs for line in dtype_pairs(interner, g)),
     ]
     return Program(
         (*commands, *loaded.commands, *type_commands(interner)),

@@ -176,7 +176,8 @@ def add_guard(m: Match, g: Guard) -> None:
     """Add a guard: as a condition, or as a question and its answer."""
     if g.kind.form is Form.DTYPE:
         left, right = (_dtype(m, p) for p in g.patterns)
-        m.atoms.append(f"(= {left} {right})")
+        test = "=" if g.name == "same_dtype" else f"dtypes-{g.name}"
+        m.atoms.append(f"({test} {left} {right})")
         return
     if g.kind.form is not Form.TYPE:
         assert isinstance(g.args[0], Pattern)

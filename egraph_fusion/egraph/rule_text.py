@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import product
 
 from egraph_fusion.egraph.demand import Demand, number_text
 from egraph_fusion.egraph.gathering import exchanges, gathers
@@ -23,6 +24,7 @@ from egraph_fusion.egraph.rule_match import (
 )
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.guards import GUARDS, Form, GuardKind
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
@@ -251,3 +253,17 @@ def groups(interner: Interner) -> Iterable[str]:
             yield f"(dtype-in 3 {key})"
         if d.is_float or d.is_integer:
             yield f"(dtype-in 4 {key})"
+
+
+def dtype_guards(texts: Sequence[RuleText]) -> Sequence[GuardKind]:
+    """Return the guards on two element types that rules use."""
+    names = {g.name for t in texts for g in t.rule.when if g.kind.form is Form.DTYPE}
+    return [GUARDS[n] for n in sorted(names - {"same_dtype"})]
+
+
+def dtype_pairs(interner: Interner, guard: GuardKind) -> Iterable[str]:
+    """Return the facts that say for which element types a guard holds."""
+    for left, right in product(DType, DType):
+        if guard.test(left, right):
+            pair = f"{interner.dtype(left)} {interner.dtype(right)}"
+            yield f"(dtypes-{guard.name} {pair})"
