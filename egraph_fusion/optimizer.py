@@ -31,6 +31,8 @@ from egraph_fusion.rulesets.rule import LEVELS, Rule
 
 LONGEST = 1e6
 """Seconds: no clock waits for ever."""
+NEARLY = 1e-6
+"""A gap, in parts of the cost, that is not worth looking for in other states."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ class _Extraction:
             first = None
         else:
             first = found[-1] if early is states[-1] else self._extracted(early, self.extractor)
-        proven = [c for c in found if c is not None and c.gap == 0]
+        proven = [c for c in found if c is not None and c.gap is not None and c.gap < NEARLY]
         if not proven:
             quick = "greedy-dag" if self.extractor == "auto" else self.extractor
             rest = [s for s in states[:-1] if s is not early]

@@ -78,6 +78,7 @@ def encode(reduced: Reduced) -> Encoded:
         _add_implied(encoded, reduced, eclass)
     for some, others in cyclic_pairs(reduced):
         program.row({options[n]: 1.0 for n in (*some, *others)}, 1.0)
+    _add_exits(encoded, reduced)
     return encoded
 
 
@@ -106,6 +107,25 @@ def _add_implied(encoded: Encoded, reduced: Reduced, eclass: int) -> None:
         if not all(d in o.needs for o in reduced.options[eclass]):
             own = {encoded.class_column[eclass]: 1.0}
             encoded.program.row(own | {encoded.class_column[d]: -1.0}, 0.0)
+
+
+def _add_exits(encoded: Encoded, reduced: Reduced) -> None:
+    """Where classes need each other, one of them has a node that needs none of the others.
+
+    That follows from the levels too, but not of fractions: half a cycle would cost nothing.
+    """
+    inside: dict[int, list[int]] = {}
+    for eclass, number in reduced.component.items():
+        inside.setdefault(number, []).append(eclass)
+    for classes in inside.values():
+        if len(classes) == 1:
+            continue
+        exits = [o.node for c in classes for o in reduced.options[c] if o.needs.isdisjoint(classes)]
+        count = encoded.program.column(0, float(len(classes)), integral=False)
+        terms = {encoded.option_column[n]: 1.0 for n in exits}
+        encoded.program.row(terms | {count: -1.0}, 0.0, 0.0)
+        for c in classes:
+            encoded.program.row({encoded.class_column[c]: 1.0, count: -1.0}, 0.0)
 
 
 def add_levels(encoded: Encoded, reduced: Reduced) -> None:
