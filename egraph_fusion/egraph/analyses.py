@@ -32,10 +32,11 @@ def rules(c: Constructor) -> list[str]:
         return []
     lines = [*_types(c), *_inherited(c, "constant"), *_inherited(c, "tame"), *_varying(c)]
     if has_interval(c):
-        lines += _intervals(c)
+        lines += [*_intervals(c), *_vague(c)]
     else:
         lines += _calm(c)
     if c.op in SPREADS:
+        lines.append(_line(c, ["(vague x0)"], ["(vague e)"], "types", "vague"))
         lines += [_line(c, ["(= v (lo x0))"], ["(set (lo e) v)"], "facts", "lo")]
         lines += [_line(c, ["(= v (hi x0))"], ["(set (hi e) v)"], "facts", "hi")]
         lines.append(_line(c, ["(= v (splat x0))"], ["(set (splat e) v)"], "facts", "splat"))
@@ -86,20 +87,42 @@ def _calm(c: Constructor) -> list[str]:
     xs, _ = c.variables()
     all_calm = ["(constant e)", *(f"(= 1 (calm {x}))" for x in xs)]
     wild = [["(constant e)", f"(= 0 (calm {x}))"] for x in xs]
+    then = ["(set (calm e) 1)", *(["(vague e)"] if c.op not in SPREADS else [])]
     return [
-        _line(c, all_calm, ["(set (calm e) 1)"], "types", "calm"),
+        _line(c, all_calm, then, "types", "calm"),
         *(_line(c, w, ["(set (calm e) 0)"], "types", f"wild-{i}") for i, w in enumerate(wild)),
     ]
 
 
-def _intervals(c: Constructor) -> list[str]:
+def _vague(c: Constructor) -> list[str]:
+    """A constant is also calm as above where the registry can't bound it.
+
+    It can't if an operand is of unknown bounds, or if it does not know how many are added up.
+    """
+    xs, _ = c.variables()
+    all_calm = ["(constant e)", *(f"(= 1 (calm {x}))" for x in xs)]
+    then = ["(set (calm e) 1)", "(vague e)"]
+    have, key = _bounds(c)
+    open_ended = [f"(= -inf (got-lo-{c.name} {key}))", f"(= inf (got-hi-{c.name} {key}))"]
+    return [
+        *(_line(c, [*all_calm, f"(vague {x})"], then, "types", f"vague-{x}") for x in xs),
+        _line(c, [*all_calm, *have, *open_ended], then, "facts", "vague"),
+    ]
+
+
+def _bounds(c: Constructor) -> tuple[list[str], str]:
+    """Return the atoms that bind the bounds of a node's operands, and the key they are asked by."""
     xs, attrs = c.variables()
     have = ["(= t (ty e))", "(= d (ty-dtype t))", "(dtype-in 0 d)"]
     ends: list[str] = []
     for i, x in enumerate(xs):
         have += [f"(= l{i} (lo {x}))", f"(= h{i} (hi {x}))"]
         ends += [f"l{i}", f"h{i}"]
-    key = " ".join([*ends, *attrs])
+    return have, " ".join([*ends, *attrs])
+
+
+def _intervals(c: Constructor) -> list[str]:
+    have, key = _bounds(c)
     got = [f"(= l (got-lo-{c.name} {key}))", f"(= h (got-hi-{c.name} {key}))"]
     found = ["(set (lo e) l)", "(set (hi e) h)"]
     return [

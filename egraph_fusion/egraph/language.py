@@ -93,6 +93,7 @@ DECLARATIONS = """
 (relation varies (T))
 (relation tame (T))
 (relation steady (T))
+(relation vague (T))
 (function calm (T) i64 :merge (min old new))
 (function calm-largest (i64) f64 :no-merge)
 (function calm-smallest (i64) f64 :no-merge)
