@@ -5,24 +5,33 @@ from __future__ import annotations
 from egraph_fusion.rulesets.functions import (
     axes_before,
     beyond_channels,
+    column,
     counted_from,
     flat,
+    flipped,
+    in_rank_of,
+    inverse,
     leading,
     perm_reduced,
+    shape_of,
 )
 from egraph_fusion.rulesets.guards import (
     along_last,
     broadcasts_into,
     constant,
     fits_reduced,
+    keeps_last,
     nonneg,
     one_element,
     per_channel,
     positive,
     rank_at_least,
+    rank_is,
     same_rank,
     same_shape,
+    spans_last,
     swaps_last_two,
+    varying,
 )
 from egraph_fusion.rulesets.index_guards import (
     dropped_among,
@@ -42,6 +51,7 @@ rule = family_rule("commutative")
 PAPER = "DNNFusion, Table 4"
 f = operators("f", "unary")
 g = operators("g", "binary")
+joint = operators("joint", "gathering")
 rising = operators("rising", "increasing")
 odd, even = operators("odd", "odd"), operators("even", "even")
 reduction = operators("reduction", "associative")
@@ -148,8 +158,10 @@ MOVEMENT = (
 scale = [one_element(k)]
 matrices = [*scale, rank_at_least(a, 2), rank_at_least(b, 2)]
 SCALES = (
-    rule("matmul-scale-left",  (a * k) @ b,   (a @ b) * k,   matrices, dtypes="numeric"),
-    rule("matmul-scale-right", a @ (b * k),   (a @ b) * k,   matrices, dtypes="numeric"),
+    rule("matmul-scale-left",  (a * k) @ b,   (a @ b) * k,   [*matrices, varying(b)],
+         dtypes="numeric", both=True),
+    rule("matmul-scale-right", a @ (b * k),   (a @ b) * k,   [*matrices, varying(b)],
+         dtypes="numeric"),
     rule("matmul-divide-left", (a / k) @ b,   (a @ b) / k,   matrices),
     rule("conv-scale-input",   ops.conv(x * k, w, attrs=p), ops.conv(x, w, attrs=p) * k,
          [*scale, broadcasts_into(k, x)]),
@@ -206,6 +218,38 @@ INDEXING = (
          [constant(w), constant(bias)]),
 )  # fmt: skip
 
+turned = ops.transpose(a, perm=p)
+squeezed = ops.squeeze(a, axes=axes)
+alike = ops.transpose(ops.reshape(k, shape=in_rank_of(k, a)), perm=inverse(p))
+PAST_BROADCAST = (
+    rule("transpose-broadcast", joint(turned, k), ops.transpose(joint(a, alike), perm=p),
+         [constant(k), broadcasts_into(k, turned)],
+         level="exact", dtypes="numeric", schema="movement past elementwise"),
+    rule("reshape-broadcast", joint(reshaped, k),
+         ops.reshape(joint(a, ops.reshape(k, shape=flat(k))), attrs=q),
+         [constant(k), along_last(k, reshaped), spans_last(k, a)],
+         level="exact", dtypes="numeric", schema="movement past elementwise"),
+    rule("squeeze-broadcast", joint(squeezed, k),
+         ops.squeeze(joint(a, ops.unsqueeze(k, axes=axes)), axes=axes),
+         [constant(k), same_rank(k, squeezed)],
+         level="exact", dtypes="numeric", schema="movement past elementwise"),
+)  # fmt: skip
+
+flipped_left, flipped_right = ops.transpose(a, perm=(1, 0)), ops.transpose(b, perm=(1, 0))
+PAST_PRODUCTS = (
+    rule("matmul-reshaped", reshaped @ w, ops.reshape(a @ w, shape=shape_of(reshaped @ w)),
+         [rank_is(w, 2), keeps_last(a, reshaped)], dtypes="numeric"),
+    rule("matmul-scale-rows", (x * k) @ w, x @ (ops.reshape(k, shape=column(k)) * w),
+         [constant(k), constant(w), rank_at_least(w, 2), along_last(k, x)]),
+    rule("gemm-transposed-left", ops.gemm(flipped_left, b, transA=p, attrs=q),
+         ops.gemm(a, b, transA=flipped(p), attrs=q)),
+    rule("gemm-transposed-right", ops.gemm(a, flipped_right, transB=p, attrs=q),
+         ops.gemm(a, b, transB=flipped(p), attrs=q)),
+    rule("gemm-transposed", ops.transpose(ops.gemm(a, b, transA=p, transB=keep, attrs=q),
+                                          perm=(1, 0)),
+         ops.gemm(b, a, transA=flipped(keep), transB=flipped(p), attrs=q)),
+)  # fmt: skip
+
 COMMUTATIVE: tuple[Rule, ...] = (
     *OPERANDS,
     *SIGNS,
@@ -214,4 +258,6 @@ COMMUTATIVE: tuple[Rule, ...] = (
     *SCALES,
     *CONSTANTS,
     *INDEXING,
+    *PAST_BROADCAST,
+    *PAST_PRODUCTS,
 )

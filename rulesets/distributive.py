@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import after_channels, zeros_around
+from egraph_fusion.rulesets.functions import after_channels, column, last_but_one, zeros_around
 from egraph_fusion.rulesets.guards import (
+    along_last,
     constant,
     lies_within,
     nonneg,
     one_consumer,
+    one_element,
     rank_at_least,
     same_along,
     same_batch,
@@ -166,6 +168,16 @@ INDEXING = (
          [rank_at_least(i, 1)], level="exact", dtypes="any"),
 )  # fmt: skip
 
+total = ops.reduce_sum(ops.reshape(b, shape=column(b)) * w, axes=last_but_one(w), keepdims=1)
+LINEAR = (
+    # Sound for every c, but vectors would carry all constants of a network down its chains.
+    rule("scale-over-bias", (x @ w + b) * c, (x @ w) * c + b * c,
+         [constant(b), constant(c), one_element(c)], dtypes="numeric"),
+    rule("matmul-shift-rows", (x + b) @ w + c, x @ w + (total + c),
+         [constant(b), constant(w), constant(c), rank_at_least(x, 2), rank_at_least(w, 2),
+          along_last(b, x)]),
+)  # fmt: skip
+
 DISTRIBUTIVE: tuple[Rule, ...] = (
     *PRINTED,
     *CONSTANTS,
@@ -175,4 +187,5 @@ DISTRIBUTIVE: tuple[Rule, ...] = (
     *REDUCTIONS,
     *JOINING,
     *INDEXING,
+    *LINEAR,
 )

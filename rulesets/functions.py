@@ -124,6 +124,30 @@ def vector_of(w: Shape) -> AttrValue:
 
 
 @_function
+def column(k: Shape) -> AttrValue:
+    """The shape of the same elements as a matrix of one column."""
+    return (_size(k), 1)
+
+
+@_function
+def last_but_one(w: Shape) -> AttrValue:
+    """The axis of `w` along which a matrix product from the left sums."""
+    return (len(w) - 2,)
+
+
+@_function
+def in_rank_of(k: Shape, x: Shape) -> AttrValue:
+    """The shape of `k` with leading axes of size 1 that bring it to the rank of `x`."""
+    return (*(1 for _ in x[len(k) :]), *(_size((d,)) for d in k))
+
+
+@_function
+def flipped(flag: AttrValue) -> AttrValue:
+    """1 for a flag that is 0, else 0."""
+    return 0 if _int(flag) else 1
+
+
+@_function
 def shape_of(x: Shape) -> AttrValue:
     """The shape of a tensor without a 0 (which Reshape would copy), for Reshape to make it.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from egraph_fusion.errors import RuleError
-from egraph_fusion.ir.dims import Shape
+from egraph_fusion.ir.dims import Shape, product
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.tensors import broadcast
 from egraph_fusion.rulesets.pattern import Attribute, AttrTerm, Pattern
@@ -274,6 +274,18 @@ def per_channel(c: Shape, x: Shape) -> bool:
 def along_last(c: Shape, x: Shape) -> bool:
     """`c` broadcasts into `x` and varies along its last axis at most."""
     return broadcasts_into_shapes(c, x) and len(x) > 0 and all(d == 1 for d in c[:-1])
+
+
+@_guard(Form.TYPE, 2)
+def spans_last(k: Shape, x: Shape) -> bool:
+    """`k` has one element, or as many as the last axis of `x` is long."""
+    return product(k) in (1, *x[-1:])
+
+
+@_guard(Form.TYPE, 2)
+def keeps_last(x: Shape, y: Shape) -> bool:
+    """Both tensors have the same size, not 0, along their last axes."""
+    return len(x) > 0 and len(y) > 0 and x[-1] == y[-1] != 0
 
 
 def broadcasts_into_shapes(a: Shape, b: Shape) -> bool:

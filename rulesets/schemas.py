@@ -47,6 +47,7 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "adding": ("Add", "Sub"),
     "commuting": ("Add", "Mul"),
     "viewing": ("Flatten", "Squeeze", "Unsqueeze"),
+    "gathering": ("Add", "Mul", "Max", "Min"),  # a constant's difference, quotient are sum, product
     "associative": ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),
     "nesting": (
         *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),

@@ -86,3 +86,44 @@ def test_same_except_is_what_joining_along_an_axis_needs() -> None:
         if GUARDS["same_except"].test(a, b, axis) != joins:
             wrong.append((a, b, axis))
     assert wrong == []
+
+
+def _reshapes() -> Iterator[tuple[Sizes, Sizes]]:
+    """Yield pairs of shapes of as many elements."""
+    yield from ((a, y) for a, y in product(SHAPES, SHAPES) if np.prod(a) == np.prod(y))
+
+
+def test_along_last_and_spans_last_let_a_constant_past_a_reshape() -> None:
+    rng = np.random.default_rng(0)
+    along_last, spans_last = GUARDS["along_last"].test, GUARDS["spans_last"].test
+    passed: list[Sizes] = []
+    for (a, y), scale in product(_reshapes(), SHAPES):
+        if along_last(scale, y) and spans_last(scale, a):
+            x, k = rng.integers(1, 1000, a), rng.integers(2, 1000, scale)
+            flat = k.reshape(_computed("flat", scale))
+            assert _same(x.reshape(y) * k, (x * flat).reshape(y)), (a, y, scale)
+            passed.append(scale)
+    assert {(1, 1), (3,), (1, 3)} <= set(passed)
+
+
+def test_keeps_last_is_what_a_matrix_product_past_a_reshape_needs() -> None:
+    rng = np.random.default_rng(0)
+    for a, y in _reshapes():
+        x = rng.integers(1, 1000, a)
+        kept = GUARDS["keeps_last"].test(a, y)
+        assert kept == bool(a and y and a[-1] == y[-1])
+        if kept:
+            w = rng.integers(1, 1000, (a[-1], 2))
+            after = x.reshape(y) @ w
+            assert _same(after, (x @ w).reshape(after.shape)), (a, y)
+    assert not GUARDS["keeps_last"].test((3, 0), (5, 0))
+
+
+def test_a_matrix_product_with_a_constant_sum_adds_a_row_of_constants() -> None:
+    rng = np.random.default_rng(0)
+    x, w, b = rng.integers(1, 9, (2, 4, 3)), rng.integers(1, 9, (3, 5)), rng.integers(1, 9, 3)
+    column = b.reshape(_computed("column", b.shape))
+    total = (column * w).sum(_computed("last_but_one", w.shape), keepdims=True)
+    assert _same((x + b) @ w, x @ w + total)
+    assert call("in_rank_of", ((2, 3), (5, 4, 2, 3))) == (1, 1, 2, 3)
+    assert (call("flipped", (0,)), call("flipped", (1,))) == (1, 0)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.pattern import Apply, Pattern, Tensor, walk
+from egraph_fusion.rulesets.pattern import Apply, Pattern, Tensor, operators_of, walk
 from egraph_fusion.rulesets.rule import Rule
 
 
 def gathers(r: Rule) -> bool:
-    """Whether a rule regroups one operator's operands so that fewer nodes read a variable tensor.
+    """Whether a rule regroups constants so that fewer nodes read a variable tensor.
 
+    It regroups one operator's operands, or takes constants past others into the outermost one's.
     Then the matched node is subsumed, that is kept but not matched again: a chain of n constants
     ends as one form of each of its values, where all groupings are exponentially many.
     """
     known = {a for g in r.when if g.name == "constant" for a in g.patterns}
-    operators = {q.op for p in (r.lhs, r.rhs) for q in walk(p) if isinstance(q, Apply)}
-    if r.growing or not known or len(operators) > 1:
+    if r.growing or not known or not (_one_operator(r) or _one_variable(r, known)):
         return False
     return _varying_nodes(r.rhs, known) < _varying_nodes(r.lhs, known)
 
@@ -30,6 +30,17 @@ def exchanges(r: Rule) -> bool:
         return False
     leaves = all(isinstance(a, Tensor) for a in left.args)
     return leaves and left.args != right.args and set(left.args) == set(right.args)
+
+
+def _one_operator(r: Rule) -> bool:
+    return len(operators_of(r.lhs) | operators_of(r.rhs)) == 1
+
+
+def _one_variable(r: Rule, known: set[Pattern]) -> bool:
+    """Whether all operands but one are constants, and the outermost operator stays."""
+    same = isinstance(r.lhs, Apply) and isinstance(r.rhs, Apply) and r.lhs.op == r.rhs.op
+    variable = {q for q in walk(r.lhs) if isinstance(q, Tensor) and q not in known}
+    return same and len(variable) == 1
 
 
 def _varying_nodes(p: Pattern, known: set[Pattern]) -> int:
