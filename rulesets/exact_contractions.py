@@ -83,6 +83,30 @@ def conv(scalars: Group, values: Sequence[Any], attrs: Attrs) -> tuple[Any, ...]
     return (found,)
 
 
+def conv_transpose(scalars: Group, values: Sequence[Any], attrs: Attrs) -> tuple[Any, ...]:
+    """Add up what each element scatters: times each weight, to where the weight's tap puts it."""
+    x, w = values[:2]
+    kinds = [TensorType(DType.FLOAT64, v.shape) for v in (x, w)]
+    shape = tuple(
+        int(str(d)) for d in OPERATORS["ConvTranspose"].infer(kinds, attrs)[0].shape or ()
+    )
+    parts = windows(w.shape[2:], attrs)
+    rows = x.shape[1] // integer(attrs, "group")
+    terms: dict[tuple[int, ...], list[Any]] = {at: [] for at in every(*map(range, shape))}
+    for image, channel, *place in every(*map(range, x.shape)):
+        for out, *tap in every(*map(range, w.shape[1:])):
+            spots = zip(place, tap, parts, strict=True)
+            at: tuple[int, ...] = (image, channel // rows * w.shape[1] + out)
+            at += tuple(i * p.stride + t * p.dilation - p.before for i, t, p in spots)
+            if at in terms:
+                left, right = x[(image, channel, *place)], w[(channel, out, *tap)]
+                terms[at].append(scalars.mul(left, right))
+    found = objects([scalars.total(terms[at]) for at in every(*map(range, shape))], shape)
+    if len(values) > 2 and values[2] is not None:
+        found = mapped(scalars.add, found, values[2].reshape(1, -1, *(1,) * len(parts)))
+    return (found,)
+
+
 def _pool_windows(x: Any, attrs: Attrs, op: str) -> tuple[tuple[int, ...], list[list[Any]]]:
     """Return the result's shape and the operand's elements in each window."""
     (out,) = OPERATORS[op].infer((TensorType(DType.FLOAT64, x.shape),), attrs)

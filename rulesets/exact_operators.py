@@ -21,6 +21,7 @@ from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.exact_contractions import (
     average_pool,
     conv,
+    conv_transpose,
     einsum,
     gemm,
     matmul,
@@ -150,6 +151,7 @@ MEANINGS: dict[str, Meaning] = {
     "Gemm": gemm,
     "Einsum": einsum,
     "Conv": conv,
+    "ConvTranspose": conv_transpose,
     "MaxPool": max_pool,
     "AveragePool": average_pool,
     "ArgMax": _arg(largest=True),

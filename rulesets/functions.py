@@ -118,6 +118,40 @@ def leading(c: Shape, w: Shape) -> AttrValue:
 
 
 @_function
+def by_input(k: Shape, w: Shape, group: AttrValue) -> AttrValue:
+    """The shape that makes a per-channel tensor scale the weights that read the channel.
+
+    They lie along the second axis of `w`, or along the first where a filter reads one channel.
+    """
+    size, ones = _size(k), tuple(1 for _ in w[2:])
+    return (1, size, *ones) if size == 1 or group == 1 else (size, 1, *ones)
+
+
+@_function
+def after_first(w: Shape) -> AttrValue:
+    """All axes of `w` but the first."""
+    return tuple(range(1, len(w)))
+
+
+@_function
+def spatial(x: Shape) -> AttrValue:
+    """The axes of an image after its batch and channels."""
+    return tuple(range(2, len(x)))
+
+
+@_function
+def as_matrix(w: Shape) -> AttrValue:
+    """The shape of the same elements as a matrix with the first axis of `w` as rows."""
+    return (_size(w[:1]), _size(w[1:]))
+
+
+@_function
+def filters(outer: Shape, inner: Shape) -> AttrValue:
+    """The shape of a kernel with as many filters as `outer` that read what `inner` reads."""
+    return tuple(_size((d,)) for d in (outer[0], *inner[1:]))
+
+
+@_function
 def vector_of(w: Shape) -> AttrValue:
     """The shape of a vector with one element for each index of the first axis of `w`."""
     return (_known(w[0]),)
@@ -145,6 +179,12 @@ def in_rank_of(k: Shape, x: Shape) -> AttrValue:
 def flipped(flag: AttrValue) -> AttrValue:
     """1 for a flag that is 0, else 0."""
     return 0 if _int(flag) else 1
+
+
+@_function
+def second(w: Shape) -> AttrValue:
+    """The shape of a vector with one element for each index of the second axis of `w`."""
+    return (_known(w[1]),)
 
 
 @_function

@@ -162,6 +162,12 @@ def _conv(rng: Random, x: Sizes, shapes: Sequence[Sizes]) -> Chosen:
     return {"group": max(1, group), **_windows(rng, max(0, len(x) - 2))}
 
 
+def _conv_transpose(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
+    rank = max(0, len(x) - 2)
+    extra = tuple(rng.choice((0, 0, 1)) for _ in range(rank))
+    return {"group": 1, "output_padding": extra, **_windows(rng, rank)}
+
+
 def _pool(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
     rank = max(0, len(x) - 2)
     kernel = tuple(rng.randrange(1, 3) for _ in range(rank))
@@ -205,6 +211,7 @@ CHOICES: dict[str, Rule] = {
     "Pad": _pad,
     "Split": _split,
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "MaxPool": _max_pool,
     "AveragePool": _pool,
     "BitShift": _shift,

@@ -156,6 +156,14 @@ def _conv(s: Shapes, _wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
     return [x, w, w[:1]]
 
 
+def _conv_transpose(s: Shapes, _wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
+    rng = s.rng
+    rank = rng.choice((1, 1, 2))
+    x = (rng.randrange(1, 3), rng.randrange(1, 3), *(rng.randrange(1, 3) for _ in range(rank)))
+    w = (x[1], rng.randrange(1, 4), *(rng.randrange(1, 3) for _ in range(rank)))
+    return [x, w, w[1:2]]
+
+
 def _channels(s: Shapes, wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
     while len(wanted) < 2:
         wanted = (*wanted, s.dim())
@@ -184,6 +192,7 @@ ROLES = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "BatchNormalization": _channels,
     "InstanceNormalization": _channels,
     "Gather": _gather,

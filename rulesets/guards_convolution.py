@@ -1,0 +1,31 @@
+"""Guards on convolutions: which act on every position alone, and what scales their inputs."""
+
+from __future__ import annotations
+
+from egraph_fusion.ir.dims import Shape
+from egraph_fusion.ir.graph import AttrValue
+from egraph_fusion.rulesets.guards import Form, declare_guard, per_channel_shapes
+
+
+def _ints(value: AttrValue) -> tuple[int, ...]:
+    return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()
+
+
+@declare_guard(Form.TYPE, 3)
+def pointwise(w: Shape, strides: AttrValue, pads: AttrValue) -> bool:
+    """A convolution by `w` under these strides and pads combines the channels of each position."""
+    alone = all(d == 1 for d in w[2:]) and all(s == 1 for s in _ints(strides))
+    return alone and not any(_ints(pads))
+
+
+@declare_guard(Form.TYPE, 4)
+def scales_inputs(k: Shape, x: Shape, w: Shape, group: AttrValue) -> bool:
+    """What `k` does to each channel of `x`, it can do to the weights `w` that read the channel.
+
+    That is so of one element, in a convolution of one group, and of one where each channel is read
+    by one filter alone.
+    """
+    if not per_channel_shapes(k, x):
+        return False
+    depthwise = w[1] == 1 and w[0] == group
+    return group == 1 or depthwise or all(d == 1 for d in k)
