@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from egraph_fusion.rulesets.functions import (
+    as_matrix,
+    filters,
     flat,
     reduced_twice,
+    second,
     shape_of,
     unsqueezed_twice,
     vector_of,
@@ -20,6 +23,7 @@ from egraph_fusion.rulesets.guards import (
     rank_at_least,
     varying,
 )
+from egraph_fusion.rulesets.guards_convolution import pointwise
 from egraph_fusion.rulesets.index_guards import cuts_nothing_off, holds_all_of
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Pattern, Tensor
@@ -137,6 +141,26 @@ INDEXING = (
          level="exact", dtypes="any", schema="view"),
 )  # fmt: skip
 
+v = Tensor("v")
+pads, strides = Attribute("pads"), Attribute("strides")
+transposed = ops.conv_transpose(x, w, group=1, attrs=p)
+transposed_bias = ops.conv_transpose(x, w, bias, group=1, attrs=p)
+full = ops.expand(ops.reshape(c, shape=flat(c)), shape=second(w))
+mixed = ops.reshape(ops.reshape(v, shape=as_matrix(v)) @ ops.reshape(w, shape=as_matrix(w)),
+                    shape=filters(v, w))  # fmt: skip
+WINDOWS = (
+    rule("conv-regroup",
+         ops.conv(ops.conv(x, w, bias, group=1, attrs=p), v, strides=strides, pads=pads, group=1,
+                  auto_pad="NOTSET", attrs=q),
+         ops.conv(x, mixed, ops.reshape(v, shape=as_matrix(v)) @ bias, group=1, attrs=p),
+         [constant(w), constant(v), constant(bias), pointwise(v, strides, pads)], growing=True),
+    rule("conv-transpose-add", transposed + c, ops.conv_transpose(x, w, full, group=1, attrs=p),
+         [constant(c), per_channel(c, transposed)]),
+    rule("conv-transpose-bias-add", transposed_bias + c,
+         ops.conv_transpose(x, w, bias + ops.reshape(c, shape=flat(c)), group=1, attrs=p),
+         [constant(bias), constant(c), per_channel(c, transposed_bias)]),
+)  # fmt: skip
+
 ASSOCIATIVE: tuple[Rule, ...] = (
     *PRINTED,
     *REGROUPING,
@@ -145,4 +169,5 @@ ASSOCIATIVE: tuple[Rule, ...] = (
     *REDUCTIONS,
     *CONSTANTS,
     *INDEXING,
+    *WINDOWS,
 )

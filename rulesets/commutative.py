@@ -5,6 +5,7 @@ from __future__ import annotations
 from egraph_fusion.rulesets.functions import (
     axes_before,
     beyond_channels,
+    by_input,
     column,
     counted_from,
     flat,
@@ -33,6 +34,7 @@ from egraph_fusion.rulesets.guards import (
     swaps_last_two,
     varying,
 )
+from egraph_fusion.rulesets.guards_convolution import pointwise, scales_inputs
 from egraph_fusion.rulesets.index_guards import (
     dropped_among,
     fits_between,
@@ -41,12 +43,13 @@ from egraph_fusion.rulesets.index_guards import (
     same_beside,
 )
 from egraph_fusion.rulesets.operations import ops
-from egraph_fusion.rulesets.pattern import Attribute, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
 from egraph_fusion.rulesets.schemas import operators
 
-a, b, k, i, w, x, bias = (Tensor(n) for n in [*"abkiwx", "bias"])
+a, b, k, i, w, x, bias = (Tensor(n) for n in ["a", "b", "k", "i", "w", "x", "bias"])
 p, q, keep, axis, axes = (Attribute(n) for n in ["p", "q", "keep", "axis", "axes"])
+group, pads, strides = (Attribute(n) for n in ["group", "pads", "strides"])
 rule = family_rule("commutative")
 PAPER = "DNNFusion, Table 4"
 f = operators("f", "unary")
@@ -250,6 +253,34 @@ PAST_PRODUCTS = (
          ops.gemm(b, a, transA=flipped(keep), transB=flipped(p), attrs=q)),
 )  # fmt: skip
 
+
+def _mixed(*operands: Pattern) -> Apply:
+    """Return a convolution that `pointwise` finds to combine channels only."""
+    return ops.conv(*operands, strides=strides, pads=pads, auto_pad="NOTSET", attrs=p)
+
+
+def _pooled(x: Pattern) -> Apply:
+    """Return an average pool; with ceil_mode its result may be empty, which no Conv takes."""
+    return ops.average_pool(x, ceil_mode=0, attrs=q)
+
+
+by_channel = ops.reshape(k, shape=by_input(k, w, group))
+transposed = ops.conv_transpose(x, w, bias, group=1, attrs=p)
+alone = [pointwise(w, strides, pads)]
+CHANNELS = (
+    rule("average-pool-pointwise", _pooled(_mixed(x, w)), _mixed(_pooled(x), w), alone,
+         growing=True, both=True),
+    rule("global-pool-pointwise", ops.global_average_pool(_mixed(x, w)),
+         _mixed(ops.global_average_pool(x), w), alone),
+    rule("conv-scale-rows", ops.conv(x * k, w, bias, group=group, attrs=p),
+         ops.conv(x, w * by_channel, bias, group=group, attrs=p),
+         [constant(w), constant(k), scales_inputs(k, x, w, group)]),
+    rule("conv-transpose-scale", transposed * k,
+         ops.conv_transpose(x, w * ops.reshape(k, shape=by_input(k, w, 1)),
+                            bias * ops.reshape(k, shape=flat(k)), group=1, attrs=p),
+         [constant(w), constant(bias), constant(k), per_channel(k, transposed)]),
+)  # fmt: skip
+
 COMMUTATIVE: tuple[Rule, ...] = (
     *OPERANDS,
     *SIGNS,
@@ -260,4 +291,5 @@ COMMUTATIVE: tuple[Rule, ...] = (
     *INDEXING,
     *PAST_BROADCAST,
     *PAST_PRODUCTS,
+    *CHANNELS,
 )

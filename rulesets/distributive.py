@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.functions import after_channels, column, last_but_one, zeros_around
+from egraph_fusion.rulesets.functions import (
+    after_channels,
+    after_first,
+    by_input,
+    column,
+    last_but_one,
+    zeros_around,
+)
 from egraph_fusion.rulesets.guards import (
+    all_zero,
     along_last,
+    broadcasts_into,
     constant,
     lies_within,
     nonneg,
+    nonzero,
     one_consumer,
     one_element,
     rank_at_least,
@@ -16,6 +26,7 @@ from egraph_fusion.rulesets.guards import (
     same_except,
     same_shape,
 )
+from egraph_fusion.rulesets.guards_convolution import scales_inputs
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
@@ -178,6 +189,22 @@ LINEAR = (
           along_last(b, x)]),
 )  # fmt: skip
 
+bias, group = Tensor("bias"), Attribute("group")
+shared = ops.reduce_sum(w * ops.reshape(c, shape=by_input(c, w, group)), axes=after_first(w),
+                        keepdims=0)  # fmt: skip
+CHANNELS = (
+    rule("conv-affine-rows",
+         ops.conv(x * y + c, w, bias, group=group, attrs=p),
+         ops.conv(x + c / y, w * ops.reshape(y, shape=by_input(y, w, group)), bias,
+                  group=group, attrs=p),
+         [constant(w), constant(y), constant(c), nonzero(y), scales_inputs(y, x, w, group),
+          broadcasts_into(c, x)]),
+    rule("conv-shift-rows",
+         ops.conv(x + c, w, bias, pads=k, group=group, auto_pad="NOTSET", attrs=p),
+         ops.conv(x, w, bias + shared, pads=k, group=group, auto_pad="NOTSET", attrs=p),
+         [constant(w), constant(bias), constant(c), all_zero(k), scales_inputs(c, x, w, group)]),
+)  # fmt: skip
+
 DISTRIBUTIVE: tuple[Rule, ...] = (
     *PRINTED,
     *CONSTANTS,
@@ -188,4 +215,5 @@ DISTRIBUTIVE: tuple[Rule, ...] = (
     *JOINING,
     *INDEXING,
     *LINEAR,
+    *CHANNELS,
 )

@@ -134,12 +134,6 @@ def after_first(w: Shape) -> AttrValue:
 
 
 @_function
-def spatial(x: Shape) -> AttrValue:
-    """The axes of an image after its batch and channels."""
-    return tuple(range(2, len(x)))
-
-
-@_function
 def as_matrix(w: Shape) -> AttrValue:
     """The shape of the same elements as a matrix with the first axis of `w` as rows."""
     return (_size(w[:1]), _size(w[1:]))
