@@ -124,6 +124,8 @@ class _Draw:
             return self._gemm(index, shapes)
         if op in ("Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"):
             return self._window(index, shapes)
+        if op == "ConvTranspose":
+            return (shapes[1][1],) if index == 2 else self._window(index, shapes, turned=True)
         if op == "BatchNormalization":
             rank = int(self.rng.integers(2, 5))
             return (shapes[0][1],) if index else tuple(self._dim() + 1 for _ in range(rank))
@@ -137,13 +139,15 @@ class _Draw:
             return (side, side)
         return (side, side) if index == 1 else ((side,) if self.rng.random() < 0.7 else (1,))
 
-    def _window(self, index: int, shapes: Sequence[Dims]) -> Dims:
+    def _window(self, index: int, shapes: Sequence[Dims], turned: bool = False) -> Dims:
         if index == 0:
             rank = int(self.rng.integers(1, 3))
             return (self._dim(), int(self.rng.integers(1, 3)), *(3 for _ in range(rank)))
         if index == 1:
-            kernel = (int(self.rng.integers(1, 3)) for _ in shapes[0][2:])
-            return (int(self.rng.integers(1, 4)), shapes[0][1], *kernel)
+            most = 2 if self.rng.random() < 0.4 else 3
+            kernel = (int(self.rng.integers(1, most)) for _ in shapes[0][2:])
+            channels = int(self.rng.integers(1, 4)), shapes[0][1]
+            return (*(channels[::-1] if turned else channels), *kernel)
         return (shapes[1][0],)
 
     def _near_base(self) -> Dims:
@@ -241,7 +245,12 @@ def _no_pads(_rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
 
 
 def _window_pads(rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
-    return tuple(int(rng.integers(0, 2)) for _ in range(2 * (len(shapes[0]) - 2)))
+    most = 1 if rng.random() < 0.4 else 2
+    return tuple(int(rng.integers(0, most)) for _ in range(2 * (len(shapes[0]) - 2)))
+
+
+def _strides(_rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
+    return tuple(1 for _ in shapes[0][2:])
 
 
 def _dilations(rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
@@ -297,6 +306,7 @@ SAMPLES: dict[tuple[str, str], Sample] = {
     ("Split", "split"): _parts,
     ("Conv", "pads"): _window_pads,
     ("Conv", "dilations"): _dilations,
+    ("Conv", "strides"): _strides,
     ("MaxPool", "kernel_shape"): _kernel,
     ("AveragePool", "kernel_shape"): _kernel,
     ("MaxPool", "pads"): _window_pads,
