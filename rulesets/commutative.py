@@ -25,7 +25,6 @@ from egraph_fusion.rulesets.guards import (
     nonneg,
     one_element,
     per_channel,
-    positive,
     rank_at_least,
     rank_is,
     same_rank,
@@ -60,8 +59,8 @@ odd, even = operators("odd", "odd"), operators("even", "even")
 reduction = operators("reduction", "associative")
 additive, extremal = operators("additive", "additive"), operators("extremal", "extremal")
 pick, plus = operators("pick", "selecting"), operators("plus", "adding")
-logic, image = operators("logic", "logical"), operators("image", "multiplicative")
-averaging, peaking = operators("averaging", "averaging"), operators("peaking", "peaking")
+logic = operators("logic", "logical")
+peaking = operators("peaking", "peaking")
 
 OPERANDS = (
     rule("mul-order",     a * b,               b * a,               level="exact", dtypes="numeric",
@@ -80,10 +79,6 @@ OPERANDS = (
 
 SIGNS = (
     rule("neg-mul",       (-a) * b,            -(a * b),       level="exact", dtypes="numeric"),
-    rule("neg-div",       (-a) / b,            -(a / b),            level="exact"),
-    rule("div-neg",       a / (-b),            -(a / b),            level="exact"),
-    rule("neg-matmul",    (-a) @ b,            -(a @ b),            dtypes="numeric"),
-    rule("matmul-neg",    a @ (-b),            -(a @ b),            dtypes="numeric"),
     rule("odd-neg",       odd(-a),             -odd(a),             schema="odd"),
     rule("even-neg",      even(-a),            even(a),             schema="even"),
 )  # fmt: skip
@@ -99,7 +94,6 @@ REDUCTIONS = (
          ops.bit_shift(total(a, **K), k, direction="LEFT"), across, dtypes="uint", source=PAPER),
     rule("prod-exp",    prod(ops.exp(a), **K),        ops.exp(total(a, **K)),     source=PAPER),
     rule("sum-neg",     total(-a, **K),               -total(a, **K),             dtypes="numeric"),
-    rule("mean-neg",    mean(-a, **K),                -mean(a, **K)),
     rule("sum-scale",   total(a * k, **K),            total(a, **K) * k,  across, dtypes="numeric"),
     rule("mean-scale",  mean(a * k, **K),             mean(a, **K) * k,           across),
     rule("reduce-divide", additive(a / k, **K),       additive(a, **K) / k,       across,
@@ -108,16 +102,10 @@ REDUCTIONS = (
          schema="sum or difference"),
     rule("extremum-shift", extremal(a + k, **K),      extremal(a, **K) + k,       across,
          schema="extremal reduction"),
-    rule("extremum-scale", extremal(a * k, **K), extremal(a, **K) * k, [*across, nonneg(k)],
-         schema="extremal reduction"),
     rule("extremum-increasing", extremal(rising(a), **K), rising(extremal(a, **K)),
          schema="extremal reduction"),
     rule("max-neg",     peak(-a, **K),                -floor(a, **K)),
     rule("min-neg",     floor(-a, **K),               -peak(a, **K)),
-    rule("prod-image",  prod(image(a), **K),          image(prod(a, **K)), schema="multiplicative"),
-    rule("prod-sqrt",   prod(ops.sqrt(a), **K),       ops.sqrt(prod(a, **K)),     [nonneg(a)]),
-    rule("sum-log",     total(ops.log(a), **K),       ops.log(prod(a, **K)),      [positive(a)]),
-    rule("l1-scale",    ops.reduce_l1(a * k, **K),    ops.reduce_l1(a, **K) * ops.abs(k), across),
     rule("sum-abs",     total(ops.abs(a), **K),       ops.reduce_l1(a, **K),      dtypes="numeric"),
     rule("sum-square",  total(a * a, **K),       ops.reduce_sum_square(a, **K), dtypes="numeric"),
     rule("reduce-transposed",
@@ -139,8 +127,6 @@ MOVEMENT = (
     rule("unsqueeze-unary", f(ops.unsqueeze(a, attrs=q)), ops.unsqueeze(f(a), attrs=q),
          level="exact", growing=True, both=True, schema="movement past elementwise"),
     rule("expand-unary",    f(ops.expand(a, attrs=q)), ops.expand(f(a), attrs=q),
-         level="exact", schema="movement past elementwise"),
-    rule("tile-unary",      f(ops.tile(a, attrs=q)), ops.tile(f(a), attrs=q),
          level="exact", schema="movement past elementwise"),
     rule("slice-unary",     ops.slice(f(a), attrs=q), f(ops.slice(a, attrs=q)),
          level="exact", schema="movement past elementwise"),
@@ -165,15 +151,11 @@ SCALES = (
          dtypes="numeric", both=True),
     rule("matmul-scale-right", a @ (b * k),   (a @ b) * k,   [*matrices, varying(b)],
          dtypes="numeric"),
-    rule("matmul-divide-left", (a / k) @ b,   (a @ b) / k,   matrices),
     rule("conv-scale-input",   ops.conv(x * k, w, attrs=p), ops.conv(x, w, attrs=p) * k,
          [*scale, broadcasts_into(k, x)]),
     rule("conv-scale-weights", ops.conv(x, w * k, attrs=p), ops.conv(x, w, attrs=p) * k,
          [*scale, broadcasts_into(k, w)]),
     rule("relu-scale",         ops.relu(a * k),             ops.relu(a) * k, [nonneg(k)]),
-    rule("abs-scale",          ops.abs(a * k),              ops.abs(a) * k,  [nonneg(k)]),
-    rule("average-pool-scale", averaging(a * k), averaging(a) * k, [*scale, broadcasts_into(k, a)],
-         schema="pooling"),
     rule("max-pool-increasing", peaking(rising(a)), rising(peaking(a)), schema="pooling"),
 )  # fmt: skip
 

@@ -46,7 +46,6 @@ g = operators("g", "binary")
 rising = operators("rising", "increasing")
 pick = operators("pick", "selecting")
 plus = operators("plus", "adding")
-joint = operators("joint", "commuting")
 additive = operators("additive", "additive")
 averaging = operators("averaging", "averaging")
 
@@ -65,7 +64,6 @@ PRODUCTS = (
     rule("multiple-less-own",  a * b - a,                 a * (b - 1.0), dtypes="numeric"),
     rule("div-over-add",       plus(a / c, b / c),        plus(a, b) / c,   schema=SIGNED),
     rule("add-self",           a + a,                     a * 2.0, dtypes="numeric"),
-    rule("neg-over-sub",       (-a) - b,                  -(a + b), dtypes="numeric"),
     rule("square-difference",  a * a - b * b,             (a + b) * (a - b),
          both=True, growing=True, dtypes="numeric"),
     rule("extremum-over-add",  pick(a + c, b + c),        pick(a, b) + c,   schema=EXTREMUM),
@@ -73,20 +71,11 @@ PRODUCTS = (
          schema=EXTREMUM),
     rule("max-over-min",       up(low(a, b), low(a, c)),  low(a, up(b, c)), dtypes="numeric"),
     rule("min-over-max",       low(up(a, b), up(a, c)),   up(a, low(b, c)), dtypes="numeric"),
-    rule("max-of-negatives",   up(-a, -b),                -low(a, b)),
-    rule("min-of-negatives",   low(-a, -b),               -up(a, b)),
     rule("extremum-over-increasing", pick(rising(a), rising(b)), rising(pick(a, b)),
          schema="increasing"),
-    rule("max-with-min",       joint(up(a, b), low(a, b)), joint(a, b),
-         schema="commuting", dtypes="numeric"),
-    rule("max-less-min",       up(a, b) - low(a, b),      ops.abs(a - b)),
     rule("and-over-or", ops.or_(ops.and_(a, b), ops.and_(a, c)), ops.and_(a, ops.or_(b, c)),
          dtypes="bool", level="exact"),
     rule("or-over-and", ops.and_(ops.or_(a, b), ops.or_(a, c)), ops.or_(a, ops.and_(b, c)),
-         dtypes="bool", level="exact"),
-    rule("not-over-and", ops.and_(ops.not_(a), ops.not_(b)), ops.not_(ops.or_(a, b)),
-         dtypes="bool", level="exact"),
-    rule("not-over-or", ops.or_(ops.not_(a), ops.not_(b)), ops.not_(ops.and_(a, b)),
          dtypes="bool", level="exact"),
 )  # fmt: skip
 
@@ -122,9 +111,6 @@ REDUCTIONS = (
     rule("reduce-over-add",
          plus(additive(a, axes=q, keepdims=k), additive(b, axes=q, keepdims=k)),
          additive(plus(a, b), axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
-    rule("prod-over-mul",
-         ops.reduce_prod(a, axes=q, keepdims=k) * ops.reduce_prod(b, axes=q, keepdims=k),
-         ops.reduce_prod(a * b, axes=q, keepdims=k), [same_shape(a, b)], dtypes="numeric"),
     rule("max-over-max",
          up(ops.reduce_max(a, axes=q, keepdims=k), ops.reduce_max(b, axes=q, keepdims=k)),
          ops.reduce_max(up(a, b), axes=q, keepdims=k), [same_shape(a, b)], dtypes="numeric"),

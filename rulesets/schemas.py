@@ -45,7 +45,6 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "averaging": ("AveragePool", "GlobalAveragePool"),
     "peaking": ("MaxPool", "GlobalMaxPool"),
     "adding": ("Add", "Sub"),
-    "commuting": ("Add", "Mul"),
     "viewing": ("Flatten", "Squeeze", "Unsqueeze"),
     "gathering": ("Add", "Mul", "Max", "Min"),  # a constant's difference, quotient are sum, product
     "associative": ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),
