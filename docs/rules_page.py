@@ -22,12 +22,14 @@ SHAPES = 3
 HEAD = """# The 149 rules
 
 Generated from `rulesets.ALL` by `make docs`; `egraph-fusion rules list` and `rules show NAME` print
-the same rules. Identities, constant folding and weights that absorb scales are further rules in
-`rulesets/structural.py`, not counted here.
+the same rules. Identities (inverses that cancel among them), no-ops, changes of layout and the
+joining of operators that share an operand are further rules in `rulesets/structural.py`, not
+counted here; constant folding is done by the engine.
 
 - **formula**: `a => b` rewrites left to right, `a <=> b` both ways. In a schema, `?f:class` stands
   for every operator of a class; the classes are listed below.
 - **guards**: what has to hold of the operands; analysis proves it, or the rule does not fire.
+  `constant`, `varying`, `one_consumer`, `single` and `copies_no_more` say where a rule pays.
 - **dtypes**: what the claim is made for; *numeric* is floats and integers.
 - **level**: *exact*: bit for bit. *finite*: equal over the reals, and in floating point to rounding
   error where every intermediate is finite.
@@ -50,9 +52,9 @@ the same rules. Identities, constant folding and weights that absorb scales are 
 
 No rule but the ten printed in the paper follows from the other 148 and the structural ones within
 three iterations: `python tests/rule_derivation.py` says so rule by rule and
-`tests/test_rule_counts.py` holds it. Of those ten, `abs-around-product` and `square-less-multiple`
-do follow. `python benchmarks/rule_uses.py docs/rule_uses.json MODELS` counts the uses; the file
-names the models.
+`tests/test_rule_counts.py` holds it. Of those ten, `abs-around-product`, `sum-shared-product` and
+`square-less-multiple` do follow. `python benchmarks/rule_uses.py docs/rule_uses.json MODELS` counts
+the uses; the file names the models.
 
 Of the 120 equalities published with TENSAT (after TASO), all hold, four of them only where joined
 groups have equally many filters, which typing does not ask for; our verifier accepts each with its

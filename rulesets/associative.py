@@ -15,16 +15,17 @@ from egraph_fusion.rulesets.functions import (
 from egraph_fusion.rulesets.guards import (
     broadcasts_into,
     constant,
+    cuts_nothing_off,
+    holds_all_of,
     nonneg,
     nonzero,
     one_consumer,
     per_channel,
+    pointwise,
     positive,
     rank_at_least,
     varying,
 )
-from egraph_fusion.rulesets.guards_convolution import pointwise
-from egraph_fusion.rulesets.index_guards import cuts_nothing_off, holds_all_of
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule

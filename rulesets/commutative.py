@@ -20,26 +20,25 @@ from egraph_fusion.rulesets.guards import (
     along_last,
     broadcasts_into,
     constant,
+    dropped_among,
+    fits_between,
     fits_reduced,
+    inserted_among,
+    keeps_axes,
     keeps_last,
     nonneg,
     one_element,
     per_channel,
+    pointwise,
     rank_at_least,
     rank_is,
+    same_beside,
     same_rank,
     same_shape,
+    scales_inputs,
     spans_last,
     swaps_last_two,
     varying,
-)
-from egraph_fusion.rulesets.guards_convolution import pointwise, scales_inputs
-from egraph_fusion.rulesets.index_guards import (
-    dropped_among,
-    fits_between,
-    inserted_among,
-    keeps_axes,
-    same_beside,
 )
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor

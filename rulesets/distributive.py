@@ -15,18 +15,18 @@ from egraph_fusion.rulesets.guards import (
     along_last,
     broadcasts_into,
     constant,
+    copies_no_more,
     lies_within,
     nonneg,
     nonzero,
-    one_consumer,
-    one_element,
     rank_at_least,
     same_along,
     same_batch,
     same_except,
     same_shape,
+    scales_inputs,
+    single,
 )
-from egraph_fusion.rulesets.guards_convolution import scales_inputs
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
@@ -121,7 +121,6 @@ REDUCTIONS = (
          averaging(a) + averaging(b), averaging(a + b), [same_shape(a, b)], schema="pooling"),
 )  # fmt: skip
 
-one, other = ops.conv(x, w, group=1, attrs=p), ops.conv(y, z, group=1, attrs=p)
 JOINING = (
     rule("concat-over-unary", ops.concat(f(xs), axis=axis), f(ops.concat(xs, axis=axis)),
          level="exact", schema="any unary"),
@@ -134,11 +133,10 @@ JOINING = (
     rule("concat-over-matmul",
          ops.concat(a @ c, b @ c, axis=-2), ops.concat(a, b, axis=-2) @ c,
          [same_batch(a, b), rank_at_least(c, 2)], growing=True, dtypes="numeric"),
-    # One consumer: a residual stream is read again, and its sums would all become convolutions.
     rule("conv-over-concat",
-         one + other,
+         ops.conv(x, w, group=1, attrs=p) + ops.conv(y, z, group=1, attrs=p),
          ops.conv(ops.concat(x, y, axis=1), ops.concat(w, z, axis=1), group=1, attrs=p),
-         [same_except(x, y, 1), same_except(w, z, 1), one_consumer(one), one_consumer(other)],
+         [same_except(x, y, 1), same_except(w, z, 1), copies_no_more(w, z)],
          growing=True),
 )  # fmt: skip
 
@@ -167,9 +165,8 @@ INDEXING = (
 
 total = ops.reduce_sum(ops.reshape(b, shape=column(b)) * w, axes=last_but_one(w), keepdims=1)
 LINEAR = (
-    # Sound for every c, but vectors would carry all constants of a network down its chains.
     rule("scale-over-bias", (x @ w + b) * c, (x @ w) * c + b * c,
-         [constant(b), constant(c), one_element(c)], dtypes="numeric"),
+         [constant(b), constant(c), single(c)], dtypes="numeric"),
     rule("matmul-shift-rows", (x + b) @ w + c, x @ w + (total + c),
          [constant(b), constant(w), constant(c), rank_at_least(x, 2), rank_at_least(w, 2),
           along_last(b, x)]),

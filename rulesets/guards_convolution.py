@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import AttrValue
-from egraph_fusion.rulesets.guards import Form, declare_guard, per_channel_shapes
+from egraph_fusion.rulesets.guard_kinds import Form, declare_guard
+from egraph_fusion.rulesets.guards_operands import per_channel_shapes
 
 
 def _ints(value: AttrValue) -> tuple[int, ...]:

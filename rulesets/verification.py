@@ -237,12 +237,12 @@ def _unneeded(rule: Rule, max_examples: int, seed: int, deadline: float | None) 
 
 
 def _droppable(g: Guard) -> bool:
-    """Whether a guard is about operands, and does not depend on which operator a rule is about."""
+    """Whether a guard is about operands, not gain, and the same for every operator of a schema."""
     inside = [q for p in g.patterns for q in walk(p)]
     schematic = any(
         isinstance(q, Many) or (isinstance(q, Apply) and q.op.startswith("?")) for q in inside
     )
-    return g.kind.form is not Form.GRAPH and not schematic
+    return g.kind.form is not Form.GRAPH and not g.kind.gain and not schematic
 
 
 def holds_without(

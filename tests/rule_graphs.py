@@ -74,7 +74,4 @@ def _build(b: GraphBuilder, p: Pattern, env: Environment, named: dict[str, str])
 def _nodes(b: GraphBuilder, p: Apply, env: Environment, named: dict[str, str]) -> Sequence[str]:
     """Apply the operator of `p` and return all its outputs."""
     operands = [_build(b, a, env, named) for a in p.args]
-    attrs = {k: v for k, v in attributes_of(p, env).items() if k != "to"}
-    if p.op == "Cast":
-        attrs["to"] = "float32"
-    return b.node(p.op, operands, len(outputs_of(p, env)), **attrs)
+    return b.node(p.op, operands, len(outputs_of(p, env)), **attributes_of(p, env))

@@ -11,7 +11,7 @@ from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.operator import normalized, types_of
-from egraph_fusion.rulesets.pattern import Apply, Attribute, Output, Pattern, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Output, Pattern, Tensor, walk
 from egraph_fusion.rulesets.rule import Rule
 
 Dims = tuple[int, ...]
@@ -54,7 +54,9 @@ class _Draw:
         self.tensors: dict[str, Array] = {}
         self.attrs: dict[str, AttrValue] = {}
         self.rests: dict[str, dict[str, AttrValue]] = {}
-        self.dtype = dtype or DTYPES.get(r.dtypes, np.dtype(np.float64))
+        casts = any(isinstance(p, Apply) and p.op == "Cast" for p in walk(r.lhs))
+        usual = np.dtype(np.float32 if casts else np.float64)
+        self.dtype = dtype or DTYPES.get(r.dtypes, usual)
         self.base = self._shape(int(rng.integers(0, 5)))
         self.positive = bool(rng.random() < 0.6)
 
@@ -266,7 +268,7 @@ def _flag(rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
 
 
 def _dtype(rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
-    return "float64" if rng.random() < 0.5 else "float32"
+    return ("float16", "float32", "float64")[int(rng.integers(0, 3))]
 
 
 def _epsilon(_rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:

@@ -7,6 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from egraph_fusion.ir import dims
+from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.rulesets.functions import call
@@ -15,6 +17,7 @@ from egraph_fusion.rulesets.guards import GUARDS
 Sizes = tuple[int, ...]
 pointwise = GUARDS["pointwise"].test
 scales_inputs = GUARDS["scales_inputs"].test
+copies_no_more = GUARDS["copies_no_more"].test
 
 
 def _conv(x: Array, w: Array, group: int) -> Array:
@@ -72,3 +75,17 @@ def test_scaled_weights_read_what_scaled_inputs_hold(x: Sizes, w: Sizes, group: 
         shape = tuple(v for v in by if isinstance(v, int))
         expected = _conv(image * scale, weights, group)
         np.testing.assert_allclose(_conv(image, weights * scale.reshape(shape), group), expected)
+
+
+@pytest.mark.parametrize(
+    ("w", "v", "expected"),
+    [
+        ((4, 2, 3, 3), (4, 2, 3, 3), True),
+        ((4, 2, 1), (4, 3, 1), False),
+        ((256, 64, 1, 1), (256, 64, 1, 1), True),
+        ((24, 144, 1, 1), (24, 144, 1, 1), False),
+        ((dims.symbol("n"), 1, 1), (dims.symbol("n"), 1, 1), False),
+    ],
+)
+def test_joined_images_are_no_larger_than_the_sum(w: Shape, v: Shape, expected: bool) -> None:
+    assert copies_no_more(w, v) == expected

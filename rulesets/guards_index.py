@@ -9,7 +9,7 @@ import numpy as np
 from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.tensors import DType, broadcast
-from egraph_fusion.rulesets.guards import Form, declare_guard
+from egraph_fusion.rulesets.guard_kinds import Form, declare_guard
 
 INTEGERS = (*(DType(f"{s}int{n}") for s in ("", "u") for n in (8, 16, 32, 64)), DType.BOOL)
 FRACTIONS = {DType.BFLOAT16: 8, DType.FLOAT16: 11, DType.FLOAT32: 24, DType.FLOAT64: 53}

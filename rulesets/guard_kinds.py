@@ -1,0 +1,85 @@
+"""What a guard is: a named predicate that says when a rule may fire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from egraph_fusion.errors import RuleError
+from egraph_fusion.rulesets.pattern import Attribute, AttrTerm, Pattern
+
+
+class Form(Enum):
+    """What a guard looks at."""
+
+    VALUE = "value"  # the elements of one tensor: proven by intervals, tested on arrays
+    TYPE = "type"  # shapes and attributes: one Python predicate serves both
+    DTYPE = "dtype"  # the element types of tensors
+    GRAPH = "graph"  # how a tensor is computed or used: always true of plain arrays
+
+
+@dataclass(frozen=True, slots=True)
+class GuardKind:
+    """One named predicate.
+
+    `test` takes an array (VALUE), dtypes (DTYPE) or, for each argument, the shape of a tensor or
+    the value of an attribute (TYPE); it is unused for GRAPH.  A guard for `gain` says where
+    the rule pays: without it the rule holds as well.
+    """
+
+    name: str
+    form: Form
+    arity: int
+    test: Callable[..., bool]
+    gain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A predicate applied to sub-terms of a rule's left side, attribute variables and literals."""
+
+    name: str
+    args: tuple[Pattern | AttrTerm, ...]
+
+    @property
+    def kind(self) -> GuardKind:
+        """The predicate."""
+        return GUARDS[self.name]
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The arguments that are tensors."""
+        return tuple(a for a in self.args if isinstance(a, Pattern))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attribute variables among the arguments."""
+        return tuple(a.name for a in self.args if isinstance(a, Attribute))
+
+    def __str__(self) -> str:
+        """Print as a call."""
+        return f"{self.name}({', '.join(map(str, self.args))})"
+
+
+GUARDS: dict[str, GuardKind] = {}
+
+
+def declare_guard(
+    form: Form, arity: int, gain: bool = False
+) -> Callable[[Callable[..., bool]], Callable[..., Guard]]:
+    """Return what makes a guard of a predicate, under the predicate's name."""
+
+    def declare(test: Callable[..., bool]) -> Callable[..., Guard]:
+        name = test.__name__
+        GUARDS[name] = GuardKind(name, form, arity, test, gain)
+
+        def build(*args: Pattern | AttrTerm) -> Guard:
+            if len(args) != arity:
+                raise RuleError(f"guard {name} takes {arity} arguments, got {len(args)}")
+            return Guard(name, args)
+
+        build.__name__, build.__doc__ = name, test.__doc__
+        return build
+
+    return declare
