@@ -36,7 +36,6 @@ from egraph_fusion.rulesets.guards import (
     same_rank,
     same_shape,
     scales_inputs,
-    spans_last,
     swaps_last_two,
     varying,
 )
@@ -100,6 +99,8 @@ REDUCTIONS = (
     rule("mean-shift",  mean(plus(a, k), **K),        plus(mean(a, **K), k),      across,
          schema="sum or difference"),
     rule("extremum-shift", extremal(a + k, **K),      extremal(a, **K) + k,       across,
+         schema="extremal reduction"),
+    rule("extremum-scale", extremal(a * k, **K), extremal(a, **K) * k, [*across, nonneg(k)],
          schema="extremal reduction"),
     rule("extremum-increasing", extremal(rising(a), **K), rising(extremal(a, **K)),
          schema="extremal reduction"),
@@ -208,10 +209,6 @@ alike = ops.transpose(ops.reshape(k, shape=in_rank_of(k, a)), perm=inverse(p))
 PAST_BROADCAST = (
     rule("transpose-broadcast", joint(turned, k), ops.transpose(joint(a, alike), perm=p),
          [constant(k), broadcasts_into(k, turned)],
-         level="exact", dtypes="numeric", schema="movement past elementwise"),
-    rule("reshape-broadcast", joint(reshaped, k),
-         ops.reshape(joint(a, ops.reshape(k, shape=flat(k))), attrs=q),
-         [constant(k), along_last(k, reshaped), spans_last(k, a)],
          level="exact", dtypes="numeric", schema="movement past elementwise"),
     rule("squeeze-broadcast", joint(squeezed, k),
          ops.squeeze(joint(a, ops.unsqueeze(k, axes=axes)), axes=axes),

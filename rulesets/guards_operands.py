@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from egraph_fusion.ir.dims import Shape, product
+from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.tensors import broadcast
 from egraph_fusion.rulesets.guard_kinds import Form, declare_guard
@@ -195,12 +195,6 @@ def per_channel(c: Shape, x: Shape) -> bool:
 def along_last(c: Shape, x: Shape) -> bool:
     """`c` broadcasts into `x` and varies along its last axis at most."""
     return broadcasts_into_shapes(c, x) and len(x) > 0 and all(d == 1 for d in c[:-1])
-
-
-@declare_guard(Form.TYPE, 2)
-def spans_last(k: Shape, x: Shape) -> bool:
-    """`k` has one element, or as many as the last axis of `x` is long."""
-    return product(k) in (1, *x[-1:])
 
 
 @declare_guard(Form.TYPE, 2)

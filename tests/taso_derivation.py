@@ -32,6 +32,7 @@ from egraph_fusion.rulesets.pattern import Apply, Attribute, Computed, Pattern, 
 
 EXTENTS = (2, 3, 4, 5)
 """Extents of operands: 1 would let broadcasts and squeezed axes prove more than the equality."""
+DRAWS = 300
 PERMUTED = (
     "permutes the channels of a tensor that is convolved with itself: takes convolutions apart"
 )
@@ -83,7 +84,7 @@ def derived(pair: Pair) -> bool:
 def reached(pair: Pair, start: Pattern, goal: Pattern) -> bool:
     """Whether `goal` appears in the class of `start`, the only side that is loaded."""
     found, leaves = _saturated(pair, (start,))
-    shapes = pair.shapes(Random(0), EXTENTS)
+    shapes = _shapes(pair)
     env = Environment({v: np.zeros(s) for v, s in shapes.items()}, {}, {}, np.dtype(np.float64))
     (root,) = found.loaded.graph.outputs
     try:
@@ -92,13 +93,25 @@ def reached(pair: Pair, start: Pattern, goal: Pattern) -> bool:
         return False
 
 
+@cache
+def _shapes(pair: Pair) -> dict[str, tuple[int, ...]]:
+    """Return operand shapes; kernels that are added up have filters enough for joining to pay."""
+    sides = [*pair.left.walk(), *pair.right.walk()]
+    kernels = {e.operands[1].op for e in sides if e.op == "conv2d" and not e.operands[1].operands}
+    drawn = (pair.shapes(Random(seed), EXTENTS) for seed in range(DRAWS))
+    if pair.left.op != "ewadd" or len(kernels) < 2:
+        return next(drawn)
+    roomy = (s for s in drawn if min(s[k][0] for k in kernels) >= sum(s[k][1] for k in kernels))
+    return next(roomy, pair.shapes(Random(0), EXTENTS))
+
+
 def _class(found: Saturation, value: str) -> int:
     return found.states[-1].of_value[found.loaded.values[value]]
 
 
 def _saturated(pair: Pair, sides: Sequence[Pattern]) -> tuple[Saturation, dict[str, str]]:
     b = GraphBuilder("pair", opset=21)
-    shapes = pair.shapes(Random(0), EXTENTS)
+    shapes = _shapes(pair)
     leaves = {v: b.add_input(v, TensorType(DType.FLOAT32, s)) for v, s in shapes.items()}
     for side in sides:
         b.output(_built(b, side, {Tensor(v): name for v, name in leaves.items()}))

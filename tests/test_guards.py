@@ -93,19 +93,6 @@ def _reshapes() -> Iterator[tuple[Sizes, Sizes]]:
     yield from ((a, y) for a, y in product(SHAPES, SHAPES) if np.prod(a) == np.prod(y))
 
 
-def test_along_last_and_spans_last_let_a_constant_past_a_reshape() -> None:
-    rng = np.random.default_rng(0)
-    along_last, spans_last = GUARDS["along_last"].test, GUARDS["spans_last"].test
-    passed: list[Sizes] = []
-    for (a, y), scale in product(_reshapes(), SHAPES):
-        if along_last(scale, y) and spans_last(scale, a):
-            x, k = rng.integers(1, 1000, a), rng.integers(2, 1000, scale)
-            flat = k.reshape(_computed("flat", scale))
-            assert _same(x.reshape(y) * k, (x * flat).reshape(y)), (a, y, scale)
-            passed.append(scale)
-    assert {(1, 1), (3,), (1, 3)} <= set(passed)
-
-
 def test_keeps_last_is_what_a_matrix_product_past_a_reshape_needs() -> None:
     rng = np.random.default_rng(0)
     for a, y in _reshapes():
