@@ -1,15 +1,16 @@
 """Count which rules the results of optimised models owe something to; docs/rules.md shows it.
 
-    python benchmarks/rule_uses.py RESULT.json [MODEL or FOLDER]... [--jobs N]
+    python benchmarks/rule_uses.py RESULT.json [MODEL or FOLDER]... [--smallest] [--jobs N]
 
 RESULT.json is read, if it exists, and written after every model, so that a count can go on where it
 was broken off; models that it holds are not counted again.  Without models, the two examples are
 counted.  A model that can't be read is left out, with a line on standard error; so is one whose run
 the clock stopped, since that may vary.  N processes count at once.
 
-A rule has a use in a model if it made a node of the result, or if it belongs to a smallest set of
-rules that reaches a result as good: drop any of that set, and FLOPs, bytes or operators are more.
-The structural rules are always there.
+A rule has a use in a model if it made a node of the result.  With --smallest, it also has one if it
+belongs to a smallest set of rules that reaches a result as good: drop any of that set, and FLOPs,
+bytes or operators are more.  That takes many runs of a model.  The structural rules are always
+there.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ Costs = tuple[int, int, int]
 
 
 class Uses(TypedDict):
-    """What one model's result owes: nodes by the rule that made them, and a smallest set."""
+    """What one model's result owes: nodes by the rule that made them, and a smallest set.
+
+    `needed` is None if no smallest set was looked for.
+    """
 
     made: dict[str, int]
-    needed: list[str]
+    needed: list[str] | None
 
 
 def models(sources: Sequence[Path]) -> Iterator[tuple[str, Path | None]]:
@@ -63,7 +67,7 @@ def costs(report: Report) -> Costs:
     return report.flops_after, report.bytes_after, report.ops_after
 
 
-def uses_in(graph: Graph) -> Uses | None:
+def uses_in(graph: Graph, smallest_set: bool) -> Uses | None:
     """Return which of the 149 rules the result for `graph` owes something to.
 
     None if the clock stopped the run.
@@ -73,6 +77,8 @@ def uses_in(graph: Graph) -> Uses | None:
         return None
     ours = [r.name for r in rulesets.ALL if report.rule_hits.get(r.name)]
     made = {n: report.rule_uses[n] for n in ours if n in report.rule_uses}
+    if not smallest_set:
+        return {"made": made, "needed": None}
 
     def reaches(names: Sequence[str]) -> bool:
         rules = [*rulesets.STRUCTURAL, *map(rulesets.find, names)]
@@ -116,20 +122,20 @@ def _explained(given: list[str], names: Sequence[str], reaches: Reaches) -> list
     return [*earlier, *later]
 
 
-def counted(name: str, file: Path | None) -> Uses | str:
+def counted(name: str, file: Path | None, smallest_set: bool) -> Uses | str:
     """Return the uses in one model, or why they are not counted."""
     try:
-        return uses_in(graph_of(name, file)) or "stopped by the clock"
+        return uses_in(graph_of(name, file), smallest_set) or "stopped by the clock"
     except EgraphFusionError as e:
         return str(e)
 
 
-def main(result: Path, sources: Sequence[Path], jobs: int) -> None:
+def main(result: Path, sources: Sequence[Path], smallest_set: bool, jobs: int) -> None:
     """Count the models in `sources` that `result` does not hold, and write it."""
     found: dict[str, Uses] = json.loads(result.read_text()) if result.exists() else {}
     waiting = [(n, f) for n, f in models(sources) if n not in found]
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        runs = {pool.submit(counted, n, f): n for n, f in waiting}
+        runs = {pool.submit(counted, n, f, smallest_set): n for n, f in waiting}
         for run in as_completed(runs):
             name, uses = runs[run], run.result()
             print(f"{name}: {uses}", file=sys.stderr, flush=True)
@@ -143,10 +149,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Count which rules models owe something to.")
     parser.add_argument("result", type=Path, metavar="RESULT.json")
     parser.add_argument("models", type=Path, nargs="*", metavar="MODEL or FOLDER")
+    parser.add_argument("--smallest", action="store_true", help="look for smallest sets as well")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     args = arguments()
-    main(args.result, args.models, args.jobs)
+    main(args.result, args.models, args.smallest, args.jobs)

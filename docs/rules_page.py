@@ -43,8 +43,9 @@ counted here; constant folding is done by the engine.
   models, faults of other optimisers, ONNX's light models and PyTorch tests) the result owes the
   rule something: it made a node of the result, or it belongs to a smallest set of rules that
   reaches a result as good (without one of them, FLOPs, bytes or operators are more). In brackets:
-  in how many the latter holds. A dash says that no use was found, mostly since the left side
-  occurs in none of these models, which exporters left lean; then the witness speaks for the rule.
+  in how many of the {small} models for which such a set was looked for it holds the rule. A dash
+  says that no use was found, mostly since the left side occurs in none of these models, which
+  exporters left lean; then the witness speaks for the rule.
   {found}
 - **rule**: the name leads to the rule's witness, a small graph as networks hold it that the whole
   pipeline leaves dearer without the rule. `python tests/rule_witness.py NAME` prints both costs and
@@ -92,8 +93,8 @@ def tallies(counted: dict[str, dict[str, Any]]) -> dict[str, Tally]:
     """Return the tally of every rule of the 149 from what was counted, model by model."""
     return {
         r.name: Tally(
-            sum(r.name in m["made"] or r.name in m["needed"] for m in counted.values()),
-            sum(r.name in m["needed"] for m in counted.values()),
+            sum(r.name in m["made"] or r.name in (m["needed"] or ()) for m in counted.values()),
+            sum(r.name in (m["needed"] or ()) for m in counted.values()),
         )
         for r in rulesets.ALL
     }
@@ -149,6 +150,7 @@ def rules_page() -> str:
     counted = json.loads(USES.read_text())
     uses = tallies(counted)
     families = dict.fromkeys(r.family for r in rulesets.ALL)
-    head = HEAD.format(models=len(counted), found=found(uses))
+    small = sum(m["needed"] is not None for m in counted.values())
+    head = HEAD.format(models=len(counted), small=small, found=found(uses))
     tables = [line for f in families for line in family_table(f, uses)]
     return "\n".join([head, *tables, *class_lines()]) + "\n"

@@ -12,6 +12,7 @@ from egraph_fusion.arguments import checked
 from egraph_fusion.egraph.candidates import Candidate, best
 from egraph_fusion.egraph.choosing import offer
 from egraph_fusion.egraph.counting import totals
+from egraph_fusion.egraph.folding import Folds
 from egraph_fusion.egraph.pricing import Allowed, Prices
 from egraph_fusion.egraph.program import ASSUMED, family_name
 from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
@@ -192,6 +193,7 @@ class _Extraction:
     time_limit: float
     clock: _Clock
     notes: list[str]
+    folds: Folds = field(default_factory=Folds)
 
     def candidates(self) -> tuple[Candidate | None, list[Candidate]]:
         """Return what the early rules reach, and what all rules reach.
@@ -223,7 +225,7 @@ class _Extraction:
             choice = EXTRACTORS[extractor](offered.snapshot, left)
             names = [t.rule.name for t in result.program.rules]
             chosen, order = offered.chosen(choice), offered.order(choice)
-            rebuilt = rebuild(result.loaded, state, prices, chosen, order, names)
+            rebuilt = rebuild(result.loaded, state, prices, chosen, order, names, self.folds)
         except OptimizeError as e:
             self.notes.append(str(e))
             return None

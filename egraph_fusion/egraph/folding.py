@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,25 +22,50 @@ def _finite(array: Array) -> bool:
     return not DType.of(array.dtype).is_float or bool(np.isfinite(array.astype(np.float64)).all())
 
 
+@dataclass
+class Folds:
+    """What was computed at compile time, by expression: the states of one saturation share it."""
+
+    numbers: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
+    wide: dict[int, Array] = field(default_factory=dict[int, Array])
+    rounded: dict[int, Array] = field(default_factory=dict[int, Array])
+
+    def number(self, expression: Hashable) -> int:
+        """Return the number of an expression, the same for equal ones."""
+        return self.numbers.setdefault(expression, len(self.numbers))
+
+
 class Folder:
-    """Evaluates classes of constants; `step` says how a class is computed, `leaf` what it is."""
+    """Evaluates classes of constants; `step` says how a class is computed, `leaf` what it is.
+
+    `number` names the expression that a class is computed by.
+    """
 
     def __init__(
         self,
+        folds: Folds,
+        number: Callable[[int], int],
         leaf: Callable[[int], Array | None],
         step: Callable[[int], Step],
         type_of: Callable[[int], TensorType],
     ) -> None:
+        self.folds = folds
+        self.number = number
         self.leaf = leaf
         self.step = step
         self.type_of = type_of
-        self.done: dict[int, Array] = {}
 
     def value(self, eclass: int) -> Array:
         """Return the tensor of a class, in the class's own dtype.
 
         Raises OptimizeError if its operands are finite and it is not.
         """
+        number = self.number(eclass)
+        if number not in self.folds.rounded:
+            self.folds.rounded[number] = self._rounded(eclass)
+        return self.folds.rounded[number]
+
+    def _rounded(self, eclass: int) -> Array:
         wide = self._wide(eclass)
         kind = self.type_of(eclass)
         with np.errstate(over="ignore"):
@@ -52,9 +78,10 @@ class Folder:
 
     def _wide(self, eclass: int) -> Array:
         """Return the tensor of a class; floats in float64 unless an operator must see its dtype."""
-        if eclass not in self.done:
-            self.done[eclass] = self._computed(eclass)
-        return self.done[eclass]
+        number = self.number(eclass)
+        if number not in self.folds.wide:
+            self.folds.wide[number] = self._computed(eclass)
+        return self.folds.wide[number]
 
     def _computed(self, eclass: int) -> Array:
         known = self.leaf(eclass)

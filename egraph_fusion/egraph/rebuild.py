@@ -11,7 +11,7 @@ import numpy as np
 
 from egraph_fusion.egraph.demand import attrs_of
 from egraph_fusion.egraph.facts import Loaded, Term
-from egraph_fusion.egraph.folding import Folder, Step
+from egraph_fusion.egraph.folding import Folder, Folds, Step
 from egraph_fusion.egraph.language import OPAQUE, Constructor
 from egraph_fusion.egraph.pricing import Prices
 from egraph_fusion.egraph.range_check import ASKED
@@ -38,13 +38,16 @@ def rebuild(
     chosen: Mapping[int, ENode],
     order: Sequence[int],
     rule_names: Sequence[str],
+    folds: Folds | None = None,
 ) -> Rebuilt:
     """Return the graph of the chosen e-nodes.
 
     `chosen` gives the e-node of every class that the outputs need, `order` those classes with
-    operands first.  Raises OptimizeError if a folded constant is not finite.
+    operands first.  `folds` keeps what is computed at compile time for the next call.  Raises
+    OptimizeError if a folded constant is not finite.
     """
-    return _Rebuilder(loaded, state, prices, chosen, tuple(rule_names)).build(order)
+    names = tuple(rule_names)
+    return _Rebuilder(loaded, state, prices, chosen, names, folds or Folds()).build(order)
 
 
 @dataclass
@@ -54,10 +57,12 @@ class _Rebuilder:
     prices: Prices
     chosen: Mapping[int, ENode]
     rule_names: tuple[str, ...]
+    folds: Folds
     nodes: list[tuple[int, Node]] = field(default_factory=list[tuple[int, Node]])
     types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
     constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
     uses: dict[int, int] = field(default_factory=dict[int, int])
+    expressions: dict[int, int] = field(default_factory=dict[int, int])
 
     def __post_init__(self) -> None:
         loaded, graph = self.loaded, self.loaded.graph
@@ -71,7 +76,7 @@ class _Rebuilder:
         self.value_names = {k: v for v, k in loaded.values.items()}
         self.taken = set(graph.types)
         self.name_of: dict[int, str] = {}
-        self.folder = Folder(self._leaf, self._step, self._type)
+        self.folder = Folder(self.folds, self._expression, self._leaf, self._step, self._type)
         self.outs: dict[int, dict[int, int]] = {
             n.children[0]: {} for n in self.chosen.values() if n.constructor == OUT
         }
@@ -276,6 +281,14 @@ class _Rebuilder:
     def _type(self, eclass: int, name: str = "") -> TensorType:
         found = self.prices.type_of(eclass)
         return found if found is not None else self.loaded.graph.types[name]
+
+    def _expression(self, eclass: int) -> int:
+        """Return the number of the expression that a class of constants is computed by."""
+        if eclass not in self.expressions:
+            n = self.chosen[eclass]
+            operands = tuple(self._expression(k) for k in n.children)
+            self.expressions[eclass] = self.folds.number((n.constructor, n.attrs, operands))
+        return self.expressions[eclass]
 
     def _leaf(self, eclass: int) -> Array | None:
         n = self.chosen[eclass]
