@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from egraph_fusion.egraph.demand import attrs_of
+from egraph_fusion.egraph.facts import Loaded
+from egraph_fusion.egraph.language import Constructor
+from egraph_fusion.egraph.state import OUT, ENode
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.ir.graph import Array, frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
@@ -35,25 +40,58 @@ class Folds:
         return self.numbers.setdefault(expression, len(self.numbers))
 
 
-class Folder:
-    """Evaluates classes of constants; `step` says how a class is computed, `leaf` what it is.
+@dataclass
+class Expressions:
+    """How the chosen e-nodes compute classes of constants."""
 
-    `number` names the expression that a class is computed by.
-    """
+    loaded: Loaded
+    chosen: Mapping[int, ENode]
+    numbers: dict[int, int] = field(default_factory=dict[int, int])
+
+    def __post_init__(self) -> None:
+        """Find the graph's constants by number."""
+        self.names = {k: v for v, k in self.loaded.values.items()}
+
+    def number(self, folds: Folds, eclass: int) -> int:
+        """Return the number that `folds` gives the expression of a class."""
+        if eclass not in self.numbers:
+            n = self.chosen[eclass]
+            operands = tuple(self.number(folds, k) for k in n.children)
+            self.numbers[eclass] = folds.number((n.constructor, n.attrs, operands))
+        return self.numbers[eclass]
+
+    def leaf(self, eclass: int) -> Array | None:
+        """Return the tensor of a class that is not computed, else None."""
+        n = self.chosen[eclass]
+        if n.constructor == "Const":
+            return self.loaded.graph.constants[self.names[n.attrs[0]]].array
+        if n.constructor == "Num":
+            value = self.loaded.interner.value
+            return np.asarray(value(n.attrs[0]), value(n.attrs[1]).numpy)
+        return None
+
+    def step(self, eclass: int) -> Step:
+        """Return how a class is computed from others."""
+        n = self.chosen[eclass]
+        if n.constructor == OUT:
+            raise OptimizeError("folding one of several outputs is not supported")
+        assert isinstance(n.constructor, Constructor)
+        operands = [None if self.chosen[k].constructor == "Absent" else k for k in n.children]
+        attrs = attrs_of(self.loaded.interner, n.constructor, n.attrs)
+        return n.constructor.op, operands, attrs
+
+
+class Folder:
+    """Evaluates classes of constants, by the expressions chosen for them."""
 
     def __init__(
-        self,
-        folds: Folds,
-        number: Callable[[int], int],
-        leaf: Callable[[int], Array | None],
-        step: Callable[[int], Step],
-        type_of: Callable[[int], TensorType],
+        self, folds: Folds, expressions: Expressions, type_of: Callable[[int], TensorType]
     ) -> None:
         self.folds = folds
-        self.number = number
-        self.leaf = leaf
-        self.step = step
+        self.leaf = expressions.leaf
+        self.step = expressions.step
         self.type_of = type_of
+        self.number = partial(expressions.number, folds)
 
     def value(self, eclass: int) -> Array:
         """Return the tensor of a class, in the class's own dtype.

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from types import MappingProxyType
 
-import numpy as np
-
 from egraph_fusion.egraph.demand import attrs_of
 from egraph_fusion.egraph.facts import Loaded, Term
-from egraph_fusion.egraph.folding import Folder, Folds, Step
+from egraph_fusion.egraph.folding import Expressions, Folder, Folds
 from egraph_fusion.egraph.language import OPAQUE, Constructor
 from egraph_fusion.egraph.pricing import Prices
 from egraph_fusion.egraph.range_check import ASKED
 from egraph_fusion.egraph.state import OUT, ENode, EState
 from egraph_fusion.errors import OptimizeError
-from egraph_fusion.ir.graph import Array, Constant, Graph, Node, frozen_attrs, topological
+from egraph_fusion.ir.graph import Constant, Graph, Node, frozen_attrs, topological
 from egraph_fusion.ir.tensors import TensorType
 
 EKey = tuple[Constructor | str, tuple[int, ...], tuple[int, ...]]
@@ -62,7 +60,6 @@ class _Rebuilder:
     types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
     constants: dict[str, Constant] = field(default_factory=dict[str, Constant])
     uses: dict[int, int] = field(default_factory=dict[int, int])
-    expressions: dict[int, int] = field(default_factory=dict[int, int])
 
     def __post_init__(self) -> None:
         loaded, graph = self.loaded, self.loaded.graph
@@ -76,7 +73,7 @@ class _Rebuilder:
         self.value_names = {k: v for v, k in loaded.values.items()}
         self.taken = set(graph.types)
         self.name_of: dict[int, str] = {}
-        self.folder = Folder(self.folds, self._expression, self._leaf, self._step, self._type)
+        self.folder = Folder(self.folds, Expressions(loaded, self.chosen), self._type)
         self.outs: dict[int, dict[int, int]] = {
             n.children[0]: {} for n in self.chosen.values() if n.constructor == OUT
         }
@@ -281,32 +278,6 @@ class _Rebuilder:
     def _type(self, eclass: int, name: str = "") -> TensorType:
         found = self.prices.type_of(eclass)
         return found if found is not None else self.loaded.graph.types[name]
-
-    def _expression(self, eclass: int) -> int:
-        """Return the number of the expression that a class of constants is computed by."""
-        if eclass not in self.expressions:
-            n = self.chosen[eclass]
-            operands = tuple(self._expression(k) for k in n.children)
-            self.expressions[eclass] = self.folds.number((n.constructor, n.attrs, operands))
-        return self.expressions[eclass]
-
-    def _leaf(self, eclass: int) -> Array | None:
-        n = self.chosen[eclass]
-        if n.constructor == "Const":
-            return self.loaded.graph.constants[self.value_names[n.attrs[0]]].array
-        if n.constructor == "Num":
-            value = self.loaded.interner.value(n.attrs[0])
-            return np.asarray(value, self.loaded.interner.value(n.attrs[1]).numpy)
-        return None
-
-    def _step(self, eclass: int) -> Step:
-        n = self.chosen[eclass]
-        if n.constructor == OUT:
-            raise OptimizeError("folding one of several outputs is not supported")
-        assert isinstance(n.constructor, Constructor)
-        operands = [None if self.chosen[k].constructor == "Absent" else k for k in n.children]
-        attrs = attrs_of(self.loaded.interner, n.constructor, n.attrs)
-        return n.constructor.op, operands, attrs
 
     def _key(self, t: Term) -> EKey:
         of = self.state.of_value
