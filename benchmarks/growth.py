@@ -1,11 +1,12 @@
-"""How far the e-graph of a model grows, with the ten printed rules and with all.
+"""How far the e-graph of a model grows, with the printed rules and their foundation and with all.
 
     python benchmarks/growth.py [MODEL or FOLDER]... [--into FILE] [--json]
 
 Prints a table, or JSON: for every model e-nodes, e-classes, iterations, seconds of the processor,
 the most memory that the e-graph's process held, why it stopped, the extraction gap, and FLOPs and
-blocks of the result, once with the paper's ten printed rules and once with all 149; the structural
-rules are always there.  Without models, the two examples are measured.
+blocks of the result, once with the paper's ten printed rules, those over constants and the
+structural ones (`rulesets.FOUNDATION`), and once with all.  Without models, the two examples are
+measured.
 
 FILE is read, if it exists, and written after every model, so that a run can go on where it was
 broken off; docs/growth.md shows docs/growth.json.  Exit code 1 if all rules gave a worse result

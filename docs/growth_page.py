@@ -30,13 +30,14 @@ a safety net, and a run that it stopped says so (`stop_reason` "time").
 Whatever ends a run, the best result so far is returned, the model itself if there is none, and
 the report's `notes` say what happened.
 
-The structural and the ten printed rules are run to their end first. What is extracted then bounds
-the final choice: no result with more FLOPs or more blocks is taken, so more rules never hurt.
+The structural rules, the ten printed in the paper and those that gather constants and move them
+into weights (`rulesets.FOUNDATION`) are run to their end first. What is extracted then bounds the
+final choice: no result with more FLOPs or more blocks is taken, so more rules never hurt.
 
 `python benchmarks/growth.py MODELS --into docs/growth.json` measures, and fails if all rules were
 worse than the printed ones anywhere; `tests/test_growth.py` holds it for the example models, and
-for larger ones where they lie beside the checkout. Below, before a slash: the ten printed rules;
-after it: all 149; one figure where both agree. *CPU s* are seconds of the processor in both
+for larger ones where they lie beside the checkout. Below, before a slash: these rules; after it:
+all 149; one figure where both agree. *CPU s* are seconds of the processor in both
 processes, *MB* the most that the e-graph's process held.
 
 """
