@@ -1,6 +1,6 @@
 """Whole operators over exact values: the registry's scalar, index and body meanings, re-read.
 
-Tensors are numpy object arrays of `Value`s; index operands and their results stay integer arrays.
+Tensors are numpy object arrays of `Value`s.  Operands that are indices may be integer arrays.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from egraph_fusion.rulesets.exact_contractions import (
     max_pool,
 )
 from egraph_fusion.rulesets.exact_groups import Group, Meaning, combined, groups, objects
-from egraph_fusion.rulesets.exact_numbers import UNDEFINED
+from egraph_fusion.rulesets.exact_numbers import UNDEFINED, UNKNOWN
 
 LOOKUPS = ("Gather", "GatherElements", "GatherND", "Trilu")
-COMPUTING = ("Resize", "EyeLike", "OneHot")
+COMPUTING = ("Resize", "EyeLike")
 """Movement operators whose results are not just elements of their operands."""
 
 
@@ -45,6 +45,9 @@ def apply_exactly(scalars: Group, op: str, values: Sequence[Any], attrs: Attrs) 
     Raises NoMeaningError where the operator has no meaning over the reals.
     """
     operator = OPERATORS[op]
+    if op in LOOKUPS or op == "OneHot":
+        return _looked_up(operator, values, attrs, 0 if op == "OneHot" else 1)
+    values = [_numbers(v) for v in values]
     if op in MEANINGS:
         return MEANINGS[op](scalars, values, attrs)
     if operator.scalar is not None:
@@ -54,9 +57,36 @@ def apply_exactly(scalars: Group, op: str, values: Sequence[Any], attrs: Attrs) 
     if operator.body is not None:
         body = _Body(scalars, values)
         return tuple(body.values[r] for r in operator.body(body, body.operands, attrs))
-    if op in LOOKUPS or (operator.kind is Kind.MOVEMENT and op not in COMPUTING):
+    if operator.kind is Kind.MOVEMENT and op not in COMPUTING:
         return _moved(operator, values, attrs)
     raise NoMeaningError(f"operator {op} has no meaning over the real numbers")
+
+
+def _numbers(v: Any) -> Any:
+    """Return integers as exact values: what is computed from indices is no array any more."""
+    if v is None or v.dtype.kind not in "iu":
+        return v
+    return objects([Fraction(n) for n in v.reshape(-1).tolist()], v.shape)
+
+
+def _looked_up(
+    operator: Operator, values: Sequence[Any], attrs: Attrs, place: int
+) -> tuple[Any, ...]:
+    """Move elements by the indices at `place`; all are unknown if an index is not decided."""
+    operands = list(map(_numbers, values))
+    at = operands[place] if place < len(operands) else None
+    if at is not None:
+        operands[place] = _indices(at)
+    moved = _moved(operator, operands, attrs)
+    if at is None or all(isinstance(n, Fraction) for n in at.reshape(-1)):
+        return moved
+    return tuple(objects([UNKNOWN] * m.size, m.shape) for m in moved)
+
+
+def _indices(v: Any) -> Array:
+    """Return exact values as integers, 0 for those that are not decided."""
+    items = [int(n) if isinstance(n, Fraction) else 0 for n in v.reshape(-1)]
+    return np.asarray(items, dtype=np.int64).reshape(v.shape)
 
 
 def _elementwise(scalars: Group, operator: Operator, values: Sequence[Any], attrs: Attrs) -> Any:

@@ -200,7 +200,7 @@ def _leaf(
         limit, size = setting.index_limits[p], math.prod(shape)
         inside = st.integers(-limit, limit - 1) if limit else st.nothing()
         return st.lists(inside, min_size=size, max_size=size).map(
-            lambda items: np.asarray(items, dtype=np.int64).reshape(shape)
+            lambda items: np.asarray(items, dtype=np.int64).reshape(shape).astype(dtype.numpy)
         )
     return arrays(dtype, shape, kind).map(lambda a: _satisfying(a, _wanted(rule, p)))
 

@@ -12,10 +12,17 @@ from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.exact_functions import RealFunctions
 from egraph_fusion.rulesets.exact_numbers import DIGITS, Interval, Rounding, Special, from_array
+from egraph_fusion.rulesets.exact_operators import NoMeaningError
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.strategies import Environment
-from egraph_fusion.rulesets.verify_terms import REFUSALS, Program, Step, scalar_array
+from egraph_fusion.rulesets.verify_terms import (
+    REFUSALS,
+    Program,
+    Step,
+    failure,
+    scalar_array,
+)
 
 ACCURACIES = (DIGITS, 5 * DIGITS)
 """Digits for the first and, where that leaves two values undecided, the second attempt."""
@@ -30,7 +37,7 @@ FLOATS = {
 class Trial:
     """The outcome of one trial: what is wrong (None: nothing), and whether anything was decided.
 
-    `how` is "bits", "reals", "floats", "undecided" or "not applicable".
+    `how` is "bits", "reals", "floats", "undecided", "fails" or "not applicable".
     """
 
     problem: str | None
@@ -47,8 +54,18 @@ def tried(e: Environment) -> Trial:
         if e.rule.level == "exact" or not e.setting.dtype.is_float:
             return _bitwise(e, e.setting.right)
         return _over_reals(e, e.setting.right)
+    except NoMeaningError as missing:
+        return Trial(None, f"not applicable: {missing}")
     except REFUSALS as refused:
-        return Trial(None, f"not applicable: {refused}")
+        return _failed(e, refused)
+
+
+def _failed(e: Environment, refused: Exception) -> Trial:
+    """Return the outcome where a side cannot be evaluated: wrong if only the right one cannot."""
+    found = failure(e.setting.right, e.arrays) if e.setting.right is not None else ""
+    if found and not failure(e.setting.left, e.arrays):
+        return Trial(f"only the right side fails: {found}", "fails")
+    return Trial(None, f"not applicable: {refused}")
 
 
 def values_guarded(e: Environment, guards: Sequence[Guard]) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from random import Random
 from typing import Any
 
+from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import (
@@ -19,6 +20,7 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
 from egraph_fusion.rulesets.verify_shapes import Shapes
 from egraph_fusion.rulesets.verify_terms import (
+    INDICES,
     REFUSALS,
     Attributes,
     Compiler,
@@ -193,13 +195,33 @@ def _holds(g: Guard, c: Compiler) -> bool:
 
 
 def _index_limits(left: Program) -> dict[Pattern, int]:
-    """Return the extent that each operand of indices points into."""
+    """Return the extent that each operand points into that indices are, or are computed from."""
     limits: dict[Pattern, int] = {}
     for s in left.steps:
-        if isinstance(s, Step) and s.op in ("Gather", "GatherElements"):
-            data, at = s.operands
-            extent = (left.types[data].static_shape or ())[int(str(s.attrs["axis"]))]
-            if at < len(left.leaves):
-                p = left.leaves[at]
+        if isinstance(s, Step) and (s.op, 1) in INDICES:
+            extent = _extent(s, left.types[s.operands[0]], left.types[s.operands[1]])
+            for p in _computed_from(left, s.operands[1]):
                 limits[p] = min(extent, limits.get(p, extent))
     return limits
+
+
+def _extent(s: Step, data: TensorType, at: TensorType) -> int:
+    """Return how many positions an index may name."""
+    sizes = data.static_shape or ()
+    if s.op != "GatherND":
+        return sizes[int(str(s.attrs["axis"]))]
+    first = int(str(s.attrs["batch_dims"]))
+    return min(sizes[first : first + (at.static_shape or (1,))[-1]])
+
+
+def _computed_from(left: Program, place: int) -> Iterator[Pattern]:
+    """Yield the operands that the elements of a value are, or are computed from one by one."""
+    if place < len(left.leaves):
+        p = left.leaves[place]
+        if not isinstance(p, Number):
+            yield p
+        return
+    s = left.steps[place - len(left.leaves)]
+    if isinstance(s, Step) and OPERATORS[s.op].kind in (Kind.ELEMENTWISE, Kind.MOVEMENT):
+        for i in s.operands:
+            yield from _computed_from(left, i)

@@ -174,6 +174,13 @@ def _gather(s: Shapes, wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
     return [s.random_shape(1, 3) if s.rng.random() < 0.5 else wanted, s.random_shape(0, 2)]
 
 
+def _gather_nd(s: Shapes, _wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
+    x, batch = s.random_shape(1, 3), dict(p.attrs).get("batch_dims", 0)
+    rank = max(1, len(x) - batch) if isinstance(batch, int) else 1
+    lead = x[:batch] if isinstance(batch, int) else ()
+    return [x, (*lead, *s.random_shape(0, 1), s.rng.randrange(1, rank + 1))]
+
+
 def _concat(s: Shapes, wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
     if not wanted:
         wanted = (s.dim(),)
@@ -196,6 +203,7 @@ ROLES = {
     "BatchNormalization": _channels,
     "InstanceNormalization": _channels,
     "Gather": _gather,
+    "GatherND": _gather_nd,
     "Concat": _concat,
     "DepthToSpace": _spatial_blocks,
     "SpaceToDepth": _spatial_blocks,

@@ -8,7 +8,7 @@ from typing import Any
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.rulesets.pattern import Number, Pattern, Tensor
 from egraph_fusion.rulesets.strategies import Environment
-from egraph_fusion.rulesets.verify_terms import Literal, Program
+from egraph_fusion.rulesets.verify_terms import Literal, Program, failure
 
 IMPORTS = """import ml_dtypes
 import numpy as np
@@ -23,12 +23,24 @@ def snippet(e: Environment, reason: str) -> str:
     names = {p: name_of(p, i) for i, p in enumerate(e.setting.shapes)}
     lines += [f"{names[p]} = {array_text(v)}" for p, v in e.arrays.items()]
     used = [names[p] for p in e.setting.shapes]
-    lines.append(f"left = {_source(e.setting.left, used)}")
-    lines.append("print(left)")
+    lines += _shown("left", e.setting.left, e, used)
     if e.setting.right is not None:
-        lines.append(f"right = {_source(e.setting.right, used)}")
-        lines.append("print(right)")
+        lines += _shown("right", e.setting.right, e, used)
     return "\n".join(lines) + "\n"
+
+
+def _shown(side: str, program: Program, e: Environment, leaves: Sequence[str]) -> list[str]:
+    """Return the lines that evaluate and print one side, or print how its evaluation fails."""
+    lines = [f"{side} = {_source(program, leaves)}", f"print({side})"]
+    if not failure(program, e.arrays):
+        return lines
+    guarded = ["try:", *(f"    {line}" for line in lines)]
+    said = f'    print(f"the {side} side fails: {{error!r}}")'
+    return [
+        *guarded,
+        "except (ArithmeticError, LookupError, TypeError, ValueError) as error:",
+        said,
+    ]
 
 
 def name_of(p: Pattern, number: int) -> str:

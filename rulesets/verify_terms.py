@@ -31,7 +31,7 @@ from egraph_fusion.rulesets.pattern import (
 )
 
 BOOLEAN = {("Where", 0)}
-INDICES = {("Gather", 1), ("GatherElements", 1)}
+INDICES = {("Gather", 1), ("GatherElements", 1), ("GatherND", 1)}
 """Operands whose dtype is not the one that a rule's `dtypes` speaks of."""
 
 Attributes = dict[str, Any]
@@ -271,6 +271,16 @@ def leaf_dtypes(p: Pattern, dtype: DType) -> dict[Pattern, DType]:
                 if a in found and (q.op, i) in INDICES:
                     found[a] = DType.INT64
     return found
+
+
+def failure(program: Program, arrays: Mapping[Pattern, Array]) -> str:
+    """Return why a side cannot be evaluated (an index outside, say); empty if it can."""
+    try:
+        with np.errstate(all="ignore"):
+            program.run(arrays)
+    except REFUSALS as e:
+        return f"{e}" or type(e).__name__
+    return ""
 
 
 def apply(op: str, *operands: Array, output: int = 0, **attrs: AttrValue) -> Array:
