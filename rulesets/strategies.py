@@ -18,6 +18,7 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import Form
 from egraph_fusion.rulesets.pattern import Number, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.verify_numbers import values_near
 from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in, settings_of
 from egraph_fusion.rulesets.verify_terms import leaf_dtypes
 
@@ -26,6 +27,8 @@ KINDS = ("plain", "plain", "smooth", "smooth", "ties", "extreme")
 """Kinds of values; plain ones are few, so that equal elements and zeros are common."""
 UNBOUNDED_KINDS = ("plain", "smooth", "ties", "extreme", "special", "infinite", "signs", "signs")
 """Those for claims about every value: NaN, infinities and signed zeros are common in them."""
+WRITTEN = ("written", "written", "written", "written")
+"""Values at and near the numbers that a rule speaks of."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,14 @@ def arrays(
     signs (zeros and ones of both signs); None: any of them.  Integer arrays hold small numbers
     and the dtype's limits.
     """
-    found = DType(dtype)
+    if kind is None:
+        return st.sampled_from(UNBOUNDED_KINDS).flatmap(lambda k: arrays(dtype, shape, k))
+    return _arrays_of(DType(dtype), shape, elements(DType(dtype), kind))
+
+
+def _arrays_of(
+    found: DType, shape: Sequence[int], element: SearchStrategy[Any]
+) -> SearchStrategy[Array]:
     size, target = math.prod(shape), found.numpy
 
     def build(items: list[float]) -> Array:
@@ -68,9 +78,7 @@ def arrays(
                 .reshape(tuple(shape))
             )
 
-    if kind is None:
-        return st.sampled_from(UNBOUNDED_KINDS).flatmap(lambda k: arrays(dtype, shape, k))
-    return st.lists(elements(found, kind), min_size=size, max_size=size).map(build)
+    return st.lists(element, min_size=size, max_size=size).map(build)
 
 
 def elements(dtype: DType, kind: str = "plain") -> SearchStrategy[Any]:
@@ -182,7 +190,8 @@ def environments_in(rule: Rule, settings: Sequence[Setting]) -> SearchStrategy[E
         setting = draw(st.sampled_from(settings))
         dtype = draw(st.sampled_from(dtypes_of(rule)))
         setting = setting_in(rule, setting, dtype) or setting
-        kind = draw(st.sampled_from(kinds))
+        spoken = WRITTEN * bool(setting.numbers)
+        kind = draw(st.sampled_from((*kinds, *spoken)))
         dtypes = leaf_dtypes(rule.lhs, setting.dtype)
         values = {p: draw(_leaf(rule, setting, p, dtypes[p], kind)) for p in setting.shapes}
         return Environment(rule, setting, values)
@@ -195,14 +204,27 @@ def _leaf(
 ) -> SearchStrategy[Array]:
     shape = setting.shapes[p]
     if isinstance(p, Number):
-        return st.just(np.full(shape, p.value).astype(dtype.numpy))
+        with np.errstate(all="ignore"):  # a dtype may not hold the number
+            return st.just(np.full(shape, p.value).astype(dtype.numpy))
     if p in setting.index_limits:
         limit, size = setting.index_limits[p], math.prod(shape)
         inside = st.integers(-limit, limit - 1) if limit else st.nothing()
         return st.lists(inside, min_size=size, max_size=size).map(
             lambda items: np.asarray(items, dtype=np.int64).reshape(shape).astype(dtype.numpy)
         )
-    return arrays(dtype, shape, kind).map(lambda a: _satisfying(a, _wanted(rule, p)))
+    if kind == "written":
+        near = _arrays_of(dtype, shape, _written(setting, dtype))
+        drawn = st.one_of(near, near, arrays(dtype, shape, "plain"))
+    else:
+        drawn = arrays(dtype, shape, kind)
+    return drawn.map(lambda a: _satisfying(a, _wanted(rule, p)))
+
+
+def _written(setting: Setting, dtype: DType) -> SearchStrategy[Any]:
+    plain = elements(dtype)
+    near = () if dtype is DType.BOOL else values_near(setting.numbers, dtype)
+    first = near[: len(setting.numbers)]  # the numbers themselves, if the dtype holds them
+    return st.one_of(*map(st.sampled_from, (first, near)), plain) if near else plain
 
 
 def _wanted(rule: Rule, p: Pattern) -> list[str]:
@@ -228,6 +250,8 @@ def _remix(e: Environment, p: Pattern, v: Array, rng: np.random.Generator) -> Ar
     elif dtype.is_integer:
         limits = np.iinfo(v.dtype)
         pool = [0, 1, 2, int(limits.min), int(limits.max), int(limits.max) - 1]
+    if dtype is not DType.BOOL:
+        pool += values_near(e.setting.numbers, dtype)
     few: Array = rng.choice(np.asarray(pool, dtype=v.dtype), 4)
     found: Array = rng.choice(few, v.shape)
     return _satisfying(np.asarray(found, dtype=v.dtype), _wanted(e.rule, p))

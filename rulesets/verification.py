@@ -222,9 +222,9 @@ def _ones(rule: Rule, s: Setting) -> Environment:
     """Return an environment for a failure that does not depend on values."""
     values: dict[Pattern, Array] = {}
     for (p, shape), t in zip(s.shapes.items(), s.left.types, strict=False):
-        values[p] = np.full(shape, getattr(p, "value", 0 if p in s.index_limits else 1)).astype(
-            t.dtype.numpy
-        )
+        value = getattr(p, "value", 0 if p in s.index_limits else 1)
+        with np.errstate(all="ignore"):  # a dtype may not hold a number of the rule
+            values[p] = np.full(shape, value).astype(t.dtype.numpy)
     return Environment(rule, s, values)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import numpy as np
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.exact_functions import RealFunctions
+from egraph_fusion.rulesets.exact_groups import objects
 from egraph_fusion.rulesets.exact_numbers import DIGITS, Interval, Rounding, Special, from_array
 from egraph_fusion.rulesets.exact_operators import NoMeaningError
 from egraph_fusion.rulesets.guards import Form, Guard
@@ -117,7 +121,7 @@ def _over_reals(e: Environment, right: Program) -> Trial:
     trial = Trial(None, "undecided")
     for digits in ACCURACIES:
         reals = REALS[digits]
-        trial = _compared(reals, e.setting.left, right, _exact(reals, e))
+        trial = _compared(reals, e.setting.left, right, _as_written(e, _exact(reals, e)))
         if trial.problem is not None or trial.how == "reals":
             break
     if trial.problem is not None or e.rule.level == "real":
@@ -134,6 +138,27 @@ def _exact(scalars: RealFunctions, e: Environment) -> dict[Pattern, Any]:
         else:
             out[p] = v if v.dtype.kind in "iu" else from_array(v)
     return out
+
+
+def _as_written(e: Environment, exact: Mapping[Pattern, Any]) -> Mapping[Pattern, Any]:
+    """Return the operands with 0.1 for what is nearest to 0.1, if the rule speaks of 0.1."""
+    out = dict(exact)
+    for p, v in e.arrays.items() if e.setting.numbers else ():
+        if not isinstance(p, Number) and DType.of(v.dtype).is_float:
+            near = _rounded(e.setting.numbers, DType.of(v.dtype))
+            items = [near.get(x, x) for x in exact[p].reshape(-1)]
+            out[p] = objects(items, v.shape) if near else exact[p]
+    return out
+
+
+@lru_cache(maxsize=1024)
+def _rounded(numbers: tuple[float, ...], dtype: DType) -> Mapping[Fraction, Fraction]:
+    """Return the decimal fractions that a dtype does not hold by the value nearest to each."""
+    with np.errstate(all="ignore"):
+        values = [float(np.asarray(n).astype(dtype.numpy)) for n in numbers]
+    pairs = zip(numbers, values, strict=True)
+    near = {Fraction(v): Fraction(repr(n)) for n, v in pairs if math.isfinite(v)}
+    return {v: n for v, n in near.items() if v != n}
 
 
 def _compared(

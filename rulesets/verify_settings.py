@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from random import Random
 from typing import Any
 
@@ -18,6 +18,7 @@ from egraph_fusion.rulesets.pattern import (
 )
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
+from egraph_fusion.rulesets.verify_numbers import numbers_in
 from egraph_fusion.rulesets.verify_shapes import Shapes
 from egraph_fusion.rulesets.verify_terms import (
     INDICES,
@@ -59,6 +60,11 @@ class Setting:
         """Whether a guard on types and attributes does not hold."""
         types = {p: self.left.types[i] for p, i in self.left.places.items()}
         return not _holds(g, Compiler({}, self.dtype, _refuse, self.attributes, types))
+
+    @cached_property
+    def numbers(self) -> tuple[float, ...]:
+        """The numbers that both sides speak of."""
+        return numbers_in(self.left, self.right)
 
     @property
     def size(self) -> tuple[int, int]:

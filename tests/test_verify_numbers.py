@@ -1,0 +1,93 @@
+"""Verification at the numbers that a rule speaks of: at, beside and between them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from egraph_fusion import rulesets
+from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets import ops
+from egraph_fusion.rulesets.rule import rule
+from egraph_fusion.rulesets.verification import verify
+from egraph_fusion.rulesets.verify_numbers import values_near
+from egraph_fusion.rulesets.verify_settings import settings_of
+
+a, b = rulesets.tensors("a b")
+less, equal, where = ops.less, ops.equal, ops.where
+float_of = ops.cast
+WRONG = {
+    "equal to 7": rule("r", where(equal(a, 7.0), 0.0, a), a),
+    "equal to 12345": rule("r", where(equal(a, 12345.0), 0.0, a), a),
+    "equal to a tenth": rule("r", where(equal(a, 0.1), 0.0, a), a),
+    "equal, bit for bit": rule("r", where(equal(a, 7.0), a * 0.0, a), a, level="exact"),
+    "two thresholds": rule("r", less(a, 0.3), less(a, 0.31)),
+    "large thresholds": rule("r", less(a, 1e6), less(a, 2e6)),
+    "at a threshold": rule("r", less(a, 100.25), ops.less_or_equal(a, 100.25)),
+    "at a small threshold": rule("r", less(a, 1e-5), ops.less_or_equal(a, 1e-5)),
+    "integers": rule("r", less(a, 77), ops.less_or_equal(a, 77), dtypes="int"),
+    "equal integers": rule("r", where(equal(a, 77), a * 0, a), a, dtypes="int"),
+    "remainders": rule("r", ops.mod(a, 17), ops.mod(a, 34), dtypes="int"),
+    "casts": rule(
+        "r", float_of(equal(a, 7.0), to="float32"), float_of(equal(a, 8.0), to="float32")
+    ),
+    "bounds": rule("r", ops.clip(a, -3.0, 100.25), ops.clip(a, -3.0, 100.5)),
+    "attributes": rule(
+        "r", ops.thresholded_relu(a, alpha=57.0), ops.thresholded_relu(a, alpha=57.5)
+    ),
+    "sums": rule("r", where(less(a + b, 500.0), a, b), where(less(a + b, 501.0), a, b)),
+    "half a number": rule("r", ops.min(a * 2.0, 1000.0), ops.min(a, 700.0) * 2.0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_rules_fall(name: str) -> None:
+    found = verify(WRONG[name], seed=len(name), shrink=False, check_guards=False)
+    assert found.counterexample is not None, str(found)
+
+
+RIGHT = {
+    "a bound of the sum": rule("r", ops.min(a + 0.1, 40.1), ops.min(a, 40.0) + 0.1),
+    "the same threshold": rule("r", less(a, 0.3), ops.greater(0.3, a)),
+    "halves": rule("r", less(a * 2.0, 77.0), less(a, 38.5)),
+    "integers": rule("r", less(a, 78), ops.less_or_equal(a, 77), dtypes="int"),
+    "beyond float16": rule("r", ops.min(a, 65536.0) * 2.0, ops.min(a * 2.0, 131072.0)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_rules_stand(name: str) -> None:
+    found = verify(RIGHT[name], max_examples=80, check_guards=False)
+    assert found.ok, str(found)
+
+
+def test_values_near_a_number() -> None:
+    found = values_near((0.25, 100.0), DType.FLOAT32)
+    up = float(np.nextafter(np.float32(100), np.float32(math.inf)))
+    down = float(np.nextafter(np.float32(100), np.float32(-math.inf)))
+    assert found[:2] == (0.25, 100.0)
+    assert {up, down, 99.0, 101.0, -100.0, 50.0, 200.0, 50.125, 400.0, 25.0} <= {*found}
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16, DType.INT8, DType.UINT8])
+def test_values_are_those_of_their_dtype(dtype: DType) -> None:
+    found = values_near((-3.0, 0.1, 127.0, 65536.0), dtype)
+    assert found
+    assert np.asarray(found).astype(dtype.numpy).astype(np.float64).tolist() == [*found]
+
+
+def test_numbers_of_both_sides_and_of_attributes_are_known() -> None:
+    r = rule("r", ops.celu(a, alpha=2.5) + 4.0, 4.0 + ops.max(a, 7.0))
+    assert all(s.numbers == (2.5, 4.0, 7.0) for s in settings_of(r))
+
+
+def test_numbers_that_a_dtype_does_not_hold_do_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = verify(RIGHT["beyond float16"], max_examples=40, check_guards=False)
+        wrong = verify(rule("r", a * 65536.0, a + 65536.0), max_examples=40)
+    assert found.ok
+    assert "65536.0" in str(wrong.counterexample)
