@@ -32,8 +32,9 @@ def matmul(scalars: Group, values: Sequence[Any], _attrs: Attrs) -> tuple[Any, .
     left = np.broadcast_to(left, (*batch, *left.shape[-2:]))
     right = np.broadcast_to(right, (*batch, *right.shape[-2:]))
     shape = (*batch, left.shape[-2], right.shape[-1])
-    rows, columns = left.reshape(-1, left.shape[-1]), np.moveaxis(right, -1, -2)
-    columns = columns.reshape(-1, right.shape[-2])
+    products = math.prod(batch)  # given, as -1 cannot be where the extents multiplied are 0
+    rows = left.reshape(products * shape[-2], left.shape[-1])
+    columns = np.moveaxis(right, -1, -2).reshape(products * shape[-1], right.shape[-2])
     cells: list[Any] = []
     for batch_number in range(math.prod(batch)):
         for i, j in every(range(shape[-2]), range(shape[-1])):

@@ -35,6 +35,8 @@ MANY, ENOUGH = 4, 15
 """More instances than `MANY` share their shapes, if more than `ENOUGH` of those fit."""
 SMALL, SMALL_SETTINGS, SMALL_EXAMPLES = 6, 6, 40
 """Elements, settings and examples of the search for a smaller counterexample."""
+FORCED = 4
+"""Settings with an empty group that are tried in any case."""
 LEAST_WITHOUT = 100
 """Examples that must fail to refute a rule without a guard before the guard is called unneeded."""
 
@@ -76,10 +78,22 @@ class _Search:
             if s.refusal:
                 self.found = Counterexample(rule, _ones(rule, s), s.refusal)
                 return True
+        self._hollow(rule, found)
+        if self.found is not None:
+            return True
         self._random(rule, found, examples, seed)
         if self.found is not None and self.shrink:
             self._smaller(self.found, found, seed)
         return self.found is not None
+
+    def _hollow(self, rule: Rule, found: Sequence[Setting]) -> None:
+        """Try some empty groups, which random examples may leave out."""
+        for s in [s for s in found if s.hollow][:FORCED]:
+            e = _ones(rule, s)
+            problem = tried(e).problem
+            if problem is not None and self._violates(e):
+                self.found = Counterexample(rule, e, problem)
+                return
 
     def _smaller(self, first: Counterexample, found: Sequence[Setting], seed: int) -> None:
         """Look for a counterexample in the smallest settings, which hypothesis rarely gets to."""

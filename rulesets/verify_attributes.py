@@ -47,7 +47,7 @@ def _generic(rng: Random, attr: Attr, x: Sizes, found: Chosen) -> AttrValue | No
             raise IllTypedError("a tensor of rank 0 has no axis")
         return rng.randrange(rank)
     if attr.axis_of:
-        return _some_axes(rng, rank)
+        return _some_axes(rng, rank, x)
     if attr.name in ("keepdims", "transA", "transB", "exclusive", "reverse", "select_last_index"):
         return rng.randrange(2)
     if attr.kind == "float" and isinstance(attr.default, float):
@@ -56,8 +56,10 @@ def _generic(rng: Random, attr: Attr, x: Sizes, found: Chosen) -> AttrValue | No
     return attr.default
 
 
-def _some_axes(rng: Random, rank: int) -> Sizes:
-    return tuple(a for a in range(rank) if rng.random() < 0.5)
+def _some_axes(rng: Random, rank: int, x: Sizes = ()) -> Sizes:
+    """Return some axes, mostly those of extent 0 among them: the group is empty, not the result."""
+    empty = [a for a, d in enumerate(x) if d == 0]
+    return tuple(a for a in range(rank) if rng.random() < (0.75 if a in empty else 0.5))
 
 
 def _transpose(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:

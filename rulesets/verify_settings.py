@@ -20,6 +20,7 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
 from egraph_fusion.rulesets.verify_numbers import numbers_in
 from egraph_fusion.rulesets.verify_shapes import Shapes
+from egraph_fusion.rulesets.verify_sizes import HOLLOW, PLAIN, Extents, long, written_sizes
 from egraph_fusion.rulesets.verify_terms import (
     INDICES,
     REFUSALS,
@@ -35,8 +36,12 @@ from egraph_fusion.rulesets.verify_terms import (
 SETTINGS = 80
 """How many settings of a rule are looked for."""
 TRIES = 1500
-LARGEST = 36
-"""Elements that an operand may have, and a third of those that a result may have."""
+VAIN = 60
+"""Attempts to find a setting, and to find one with an empty group if there is none yet."""
+HOLLOWS, LONGS = 8, 12
+"""Settings with an empty group, and with sizes that the rule names, that are looked for."""
+GROWTH = 3
+"""How many times more elements than an operand a result may have."""
 
 Sizes = tuple[int, ...]
 
@@ -66,6 +71,11 @@ class Setting:
         """The numbers that both sides speak of."""
         return numbers_in(self.left, self.right)
 
+    @cached_property
+    def hollow(self) -> bool:
+        """Whether some result that is not empty comes from an empty operand (a sum of nothing)."""
+        return any(map(_hollow, filter(None, (self.left, self.right))))
+
     @property
     def size(self) -> tuple[int, int]:
         """Elements of all operands, and their ranks: what smaller counterexamples have less of."""
@@ -84,16 +94,38 @@ def settings_of(
     With `violating`, only settings in which that guard does not hold.  They are the same for the
     same seed; none if no operands satisfy the left side and the guards.
     """
-    rng = Random(f"{seed} settings")
-    dtype = dtypes_of(rule)[0]
-    found: dict[str, Setting] = {}
-    for _ in range(TRIES):
-        setting = _tried(rule, rng, dtype)
-        if setting is not None and (violating is None or setting.violates(violating)):
-            found.setdefault(str((list(setting.shapes.values()), setting.attributes)), setting)
-        if len(found) >= count:
-            break
-    return tuple(sorted(found.values(), key=lambda s: s.size))
+    search = _Search(rule, Random(f"{seed} settings"), violating)
+    search.look(PLAIN, count, TRIES)
+    more = HOLLOWS - sum(s.hollow for s in search.found.values())
+    if more > 0 and search.look(HOLLOW, 1, VAIN, only_hollow=True):
+        search.look(HOLLOW, more - 1, TRIES, only_hollow=True)
+    sizes = written_sizes(rule)
+    for n in sizes:
+        search.look(long(n, sizes), max(1, LONGS // len(sizes)), TRIES // len(sizes))
+    return tuple(sorted(search.found.values(), key=lambda s: s.size))
+
+
+@dataclass
+class _Search:
+    """The settings of a rule found so far."""
+
+    rule: Rule
+    rng: Random
+    violating: Guard | None
+    found: dict[str, Setting] = field(default_factory=dict[str, Setting])
+
+    def look(self, extents: Extents, count: int, tries: int, only_hollow: bool = False) -> bool:
+        """Look for `count` more settings with such extents; return whether there are as many."""
+        dtype, enough = dtypes_of(self.rule)[0], len(self.found) + count
+        for _ in range(tries):
+            if len(self.found) >= enough:
+                break
+            s = _tried(self.rule, self.rng, dtype, extents)
+            if s is None or (only_hollow and not s.hollow):
+                continue
+            if self.violating is None or s.violates(self.violating):
+                self.found.setdefault(str((list(s.shapes.values()), s.attributes)), s)
+        return len(self.found) >= enough
 
 
 def settings_like(rule: Rule, found: Sequence[Setting], seed: int = 0) -> tuple[Setting, ...]:
@@ -133,9 +165,16 @@ def setting_in(rule: Rule, setting: Setting, dtype: DType) -> Setting | None:
     return prepared(rule, setting.shapes, dtype, Random(0), setting.attributes)
 
 
-def _tried(rule: Rule, rng: Random, dtype: DType) -> Setting | None:
-    shapes = Shapes(rng).fit(rule.lhs)
-    if any(math.prod(s) > LARGEST for s in shapes.values()):
+def _hollow(side: Program) -> bool:
+    sizes = [math.prod(t.static_shape or ()) for t in side.types]
+    made = zip(side.steps, sizes[len(side.leaves) :], strict=True)
+    empty = (n and isinstance(s, Step) and 0 in [sizes[i] for i in s.operands] for s, n in made)
+    return bool(sizes[side.root]) and any(empty)
+
+
+def _tried(rule: Rule, rng: Random, dtype: DType, extents: Extents) -> Setting | None:
+    shapes = Shapes(rng, extents).fit(rule.lhs)
+    if any(math.prod(s) > extents.largest for s in shapes.values()):
         return None
     return prepared(rule, shapes, dtype, rng, {})
 
@@ -154,7 +193,8 @@ def prepared(
         holds = _unenlarged(rule, types, left, c) and _guards_hold(rule, c)
     except REFUSALS:
         return None
-    if not holds or any(math.prod(t.static_shape or ()) > 3 * LARGEST for t in left.types):
+    largest = GROWTH * max(PLAIN.largest, *(math.prod(s) for s in shapes.values()), 0)
+    if not holds or any(math.prod(t.static_shape or ()) > largest for t in left.types):
         return None
     limits = _index_limits(left)
     if any(d == 0 and math.prod(shapes[p]) for p, d in limits.items()):

@@ -8,6 +8,7 @@ from typing import Any
 
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Number, Output, Pattern, Tensor
+from egraph_fusion.rulesets.verify_sizes import PLAIN, Extents
 from egraph_fusion.rulesets.verify_terms import leaf_patterns
 
 Sizes = tuple[int, ...]
@@ -20,8 +21,9 @@ PRODUCT_WEIGHTS = (85, 5, 5, 5)
 class Shapes:
     """Random operand shapes that mostly fit a term: every operator passes down what it needs."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, extents: Extents = PLAIN) -> None:
         self.rng = rng
+        self.extents = extents
         self.found: dict[Pattern, Sizes] = {}
         self.operands: dict[str, Sizes] = {}
         self.alike = rng.random() < 0.6  # siblings have the same shape
@@ -35,9 +37,9 @@ class Shapes:
 
     def dim(self) -> int:
         """Return a random extent."""
-        if self.one_size is not None:
+        if self.one_size is not None and self.extents is PLAIN:
             return self.rng.choice((1, self.one_size))
-        return self.rng.choices((0, 1, 2, 3), (1, 8, 14, 8))[0]
+        return self.extents.drawn(self.rng)
 
     def random_shape(self, low: int = 0, high: int = 4) -> Sizes:
         """Return a random shape of rank `low` to `high`."""

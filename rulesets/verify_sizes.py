@@ -1,0 +1,93 @@
+"""Extents of a rule's operands: usual ones, 0, and those that the rule speaks of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import cast
+
+from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.rulesets.pattern import Apply, AttrTerm, Computed, Pattern, walk
+from egraph_fusion.rulesets.rule import Rule
+
+LONGEST = 130
+"""The largest extent that is drawn because a rule speaks of it."""
+USUAL = 3
+SWITCHES = ("keepdims", "exclusive", "reverse", "allowzero", "select_last_index")
+
+
+@dataclass(frozen=True)
+class Extents:
+    """How single extents are drawn, and how many elements an operand may have.
+
+    `special` ones are drawn with this probability, others from the usual ones.
+    """
+
+    special: tuple[int, ...] = ()
+    probability: float = 0.0
+    usual: tuple[int, ...] = (0, 1, 2, 3)
+    weights: tuple[int, ...] = (1, 8, 14, 8)
+    largest: int = 36
+
+    def drawn(self, rng: Random) -> int:
+        """Return an extent."""
+        if self.special and rng.random() < self.probability:
+            return rng.choice(self.special)
+        return rng.choices(self.usual, self.weights)[0]
+
+
+PLAIN = Extents()
+HOLLOW = Extents((0,), 0.3, (1, 2, 3), (3, 4, 2))
+"""Those for empty groups, whose reduction is not empty."""
+
+
+def long(size: int, others: Sequence[int]) -> Extents:
+    """Return those where one large size is common, and others that a rule names occur."""
+    return Extents((*[size] * 2 * len(others), *others), 0.45, (1, 2), (2, 1), 300)
+
+
+def written_sizes(r: Rule) -> tuple[int, ...]:
+    """Return the sizes at and beside those that a rule's attributes name, if these are large."""
+    return tuple(sorted({n for n in _sizes(r) if USUAL < n <= LONGEST}))
+
+
+def _sizes(r: Rule) -> Iterator[int]:
+    for n in _literals(r):
+        yield from (abs(n) - 1, abs(n), abs(n) + 1, abs(n) + 2, 2 * abs(n))
+    for t in _tuples(r):
+        yield from (sum(map(abs, t)), abs(math.prod(t)))
+
+
+def _literals(r: Rule) -> Iterator[int]:
+    for value in _values(r):
+        yield from value if isinstance(value, tuple) else (value,)
+
+
+def _tuples(r: Rule) -> Iterator[tuple[int, ...]]:
+    yield from (v for v in _values(r) if isinstance(v, tuple) and len(v) > 1)
+
+
+def _values(r: Rule) -> Iterator[int | tuple[int, ...]]:
+    """Yield the integers and tuples of integers that are written in a rule and are no axes."""
+    for q in (*walk(r.lhs), *walk(r.rhs)):
+        if isinstance(q, Apply) and q.op in OPERATORS:
+            for name, term in q.attrs:
+                if name not in SWITCHES and not _is_axis(q.op, name):
+                    yield from _whole(term)
+
+
+def _is_axis(op: str, name: str) -> bool:
+    return name == "perm" or any(a.name == name and a.axis_of for a in OPERATORS[op].attrs)
+
+
+def _whole(term: AttrTerm | Pattern) -> Iterator[int | tuple[int, ...]]:
+    if isinstance(term, Computed):
+        for a in term.args:
+            yield from () if isinstance(a, Pattern) else _whole(a)
+        return
+    items = cast("tuple[object, ...]", term if isinstance(term, tuple) else (term,))
+    whole = tuple(n for n in items if isinstance(n, int) and not isinstance(n, bool))
+    if items and len(whole) == len(items):
+        yield whole if isinstance(term, tuple) else whole[0]
