@@ -189,6 +189,8 @@ def verify(
     if not checked.examples:
         note = "out of time" if search.timed_out else _vacuous(search)
         return Verification(rule, False, None, checked, note=note)
+    if checked.doubt:
+        return Verification(rule, False, None, checked, note=checked.doubt)
     loose = _unneeded(rule, max_examples, seed, deadline) if check_guards else ()
     return Verification(rule, True, None, replace(checked, timed_out=search.timed_out), loose)
 

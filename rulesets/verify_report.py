@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,12 +14,16 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.rule_files import rules_in_file
 from egraph_fusion.rulesets.verification import verify
 
+STATUSES = ("ok", "wrong", "undecided", "void", "error")
+"""Undecided: too few examples decided anything; void: none could; error: it cannot be tried."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The verdict on one rule, as plain data: `status` is "ok", "wrong", "void" or "error".
+    """The verdict on one rule, as plain data: `status` is one of STATUSES.
 
-    `detail` is the counterexample as a Python snippet, or why there is no verdict.
+    `outcomes` are examples by outcome, as in `Checked`; `detail` is the counterexample as a Python
+    snippet, or why there is no verdict.
     """
 
     name: str
@@ -30,6 +34,7 @@ class Row:
     unneeded_guards: tuple[str, ...] = ()
     reason: str = ""
     detail: str = ""
+    outcomes: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def ok(self) -> bool:
@@ -45,6 +50,7 @@ class Row:
             "ok": self.ok,
             "seconds": round(self.seconds, 3),
             "checked": self.checked,
+            "outcomes": dict(self.outcomes),
             "unneeded_guards": list(self.unneeded_guards),
             "reason": self.reason,
             "detail": self.detail,
@@ -82,16 +88,16 @@ def verdict(rule: Rule, max_examples: int, seed: int, time_limit: float | None) 
     except RuleError as e:
         return Row(rule.name, str(rule), "error", 0.0, "", reason=str(e))
     found = v.counterexample
-    status = "ok" if v.ok else "void" if found is None else "wrong"
     return Row(
         rule.name,
         str(rule),
-        status,
+        v.status,
         v.checked.seconds,
         str(v.checked),
         v.unneeded_guards,
         v.note if found is None else found.reason,
         "" if found is None else str(found),
+        v.checked.outcomes,
     )
 
 
@@ -105,7 +111,7 @@ def as_text(row: Row) -> str:
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the counts by status, and whether all rules stood."""
-    counts = {s: sum(r.status == s for r in rows) for s in ("ok", "wrong", "void", "error")}
+    counts = {s: sum(r.status == s for r in rows) for s in STATUSES}
     return {"rules": len(rows), **counts, "all_ok": all(r.ok for r in rows)}
 
 
@@ -115,7 +121,7 @@ def as_junit(rows: Sequence[Row]) -> str:
         "testsuite",
         name="rules verify",
         tests=str(len(rows)),
-        failures=str(sum(r.status in ("wrong", "void") for r in rows)),
+        failures=str(sum(r.status not in ("ok", "error") for r in rows)),
         errors=str(sum(r.status == "error" for r in rows)),
         time=f"{sum(r.seconds for r in rows):.3f}",
     )

@@ -40,6 +40,10 @@ class Counterexample:
         return snippet(self.environment, self.reason)
 
 
+SHARE = 0.2
+"""The part of all examples that must decide something."""
+
+
 @dataclass(frozen=True)
 class Checked:
     """What was tried: examples by outcome, settings (shapes and attributes), operators, dtypes.
@@ -60,6 +64,14 @@ class Checked:
         """Examples that decided something."""
         return sum(n for how, n in self.outcomes.items() if how in ("reals", "floats", "bits"))
 
+    @property
+    def doubt(self) -> str:
+        """Why so few examples decided something that this is no verdict; empty if it is one."""
+        decided, left_open = self.examples, self.outcomes.get("undecided", 0)
+        tried = sum(self.outcomes.values())
+        few = left_open > decided or decided < SHARE * tried
+        return f"only {decided} of {tried} examples decided anything" if few and tried else ""
+
     def __str__(self) -> str:
         """Print as one line."""
         parts = ", ".join(f"{n} {how}" for how, n in sorted(self.outcomes.items()))
@@ -71,7 +83,8 @@ class Checked:
 class Verification:
     """Whether a rule's claim stood, or what refutes it, and the guards it does not need.
 
-    A rule that no operands satisfy is not ok and has no counterexample: `note` says so.
+    A rule that no operands satisfy is not ok and has no counterexample, nor has one of which too
+    few examples decided anything: `note` says so.
     """
 
     rule: Rule
@@ -81,10 +94,18 @@ class Verification:
     unneeded_guards: tuple[str, ...] = ()
     note: str = ""
 
+    @property
+    def status(self) -> str:
+        """The verdict: "ok", "wrong", "undecided" (too few examples decided anything) or "void"."""
+        if self.ok or self.counterexample is not None:
+            return "ok" if self.ok else "wrong"
+        return "undecided" if self.checked.outcomes.get("undecided") else "void"
+
     def __str__(self) -> str:
         """Print the verdict, and the counterexample if there is one."""
         if self.counterexample is not None:
             return f"{self.rule.name}: wrong\n{self.counterexample}"
         extra = "".join(f"; holds without {g}" for g in self.unneeded_guards)
-        verdict = "ok" if self.ok else self.note
+        verdict = self.note if self.status == "void" else self.status
+        verdict += f", {self.note}" if self.status == "undecided" else ""
         return f"{self.rule.name}: {verdict} ({self.checked}){extra}"

@@ -14,6 +14,8 @@ from egraph_fusion.rulesets import ops
 from egraph_fusion.rulesets.rule import rule
 from egraph_fusion.rulesets.verification import verify
 from egraph_fusion.rulesets.verify_numbers import values_near
+from egraph_fusion.rulesets.verify_report import as_junit, as_text, summary, verdict
+from egraph_fusion.rulesets.verify_result import Checked
 from egraph_fusion.rulesets.verify_settings import settings_of
 
 a, b = rulesets.tensors("a b")
@@ -91,3 +93,37 @@ def test_numbers_that_a_dtype_does_not_hold_do_not_warn() -> None:
         wrong = verify(rule("r", a * 65536.0, a + 65536.0), max_examples=40)
     assert found.ok
     assert "65536.0" in str(wrong.counterexample)
+
+
+def test_a_rule_that_most_examples_leave_open_is_not_ok() -> None:
+    found = verify(rule("r", less(ops.exp(a), ops.exp(b)), less(a, b)), check_guards=False)
+    assert found.counterexample is None
+    assert not found.ok
+    assert found.status == "undecided"
+    decided, tried = found.checked.examples, sum(found.checked.outcomes.values())
+    assert found.note == f"only {decided} of {tried} examples decided anything"
+    assert str(found).startswith("r: undecided, only")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "doubtful"),
+    [
+        ({"reals": 101, "undecided": 99}, False),
+        ({"floats": 99, "undecided": 101}, True),
+        ({"bits": 7, "not applicable": 193}, True),
+        ({"reals": 25, "floats": 25, "not applicable": 150}, False),
+        ({}, False),
+    ],
+)
+def test_doubt_is_a_matter_of_shares(outcomes: dict[str, int], doubtful: bool) -> None:
+    assert bool(Checked(outcomes, 1, 1, 0.0).doubt) == doubtful
+
+
+def test_reports_count_undecided_rules() -> None:
+    row = verdict(rule("r", less(ops.exp(a), ops.exp(b)), less(a, b)), 60, 0, None)
+    assert row.status == "undecided"
+    assert row.to_dict()["outcomes"]["undecided"] > 20
+    assert summary([row])["undecided"] == 1
+    assert not summary([row])["all_ok"]
+    assert 'failures="1"' in as_junit([row])
+    assert as_text(row).startswith("undecided r: only")
