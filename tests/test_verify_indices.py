@@ -15,7 +15,7 @@ from egraph_fusion.rulesets.exact_functions import RealFunctions
 from egraph_fusion.rulesets.exact_numbers import UNKNOWN, from_array
 from egraph_fusion.rulesets.exact_operators import apply_exactly
 from egraph_fusion.rulesets.pattern import Apply
-from egraph_fusion.rulesets.rule import rule
+from egraph_fusion.rulesets.rule import Rule, rule
 from egraph_fusion.rulesets.verification import verify
 from egraph_fusion.rulesets.verify_result import Counterexample
 from egraph_fusion.rulesets.verify_settings import settings_of
@@ -95,3 +95,23 @@ def test_indices_are_moved_as_numbers() -> None:
     indices = np.array([[2, 0]], dtype=DType.INT64.numpy)
     turned = apply_exactly(RealFunctions(), "Transpose", [indices], {"perm": (1, 0)})[0]
     assert turned.tolist() == [[2], [0]]
+
+
+@pytest.mark.parametrize(
+    "r",
+    [
+        rule("r", ops.arg_max(a, axis=0, keepdims=0), ops.arg_max(a, axis=-1, keepdims=0)),
+        rule("r", read(read(a, b, axis=0), c, axis=0), read(a, read(c, b, axis=0), axis=0)),
+        rule("r", ops.hardmax(a, axis=-1), ops.hardmax(a, axis=0)),
+        rule("r", ops.reduce_max(a, axes=p), ops.cast(ops.arg_max(a, axis=-1), to="float32")),
+    ],
+    ids=["positions", "indices of indices", "hot", "types"],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_snippets_run_on_empty_operands_too(r: Rule, seed: int) -> None:
+    found = verify(r, seed=seed, max_examples=60, check_guards=False).counterexample
+    assert found is not None
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), np.errstate(all="ignore"):
+        exec(str(found), {})
+    assert printed.getvalue().strip()
