@@ -268,6 +268,7 @@ def _computed_from(left: Program, place: int) -> Iterator[Pattern]:
             yield p
         return
     s = left.steps[place - len(left.leaves)]
-    if isinstance(s, Step) and OPERATORS[s.op].kind in (Kind.ELEMENTWISE, Kind.MOVEMENT):
-        for i in s.operands:
+    kind = OPERATORS[s.op].kind if isinstance(s, Step) else None
+    if isinstance(s, Step) and kind in (Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.LOOKUP):
+        for i in s.operands[:1] if kind is Kind.LOOKUP else s.operands:
             yield from _computed_from(left, i)

@@ -23,6 +23,7 @@ from egraph_fusion.rulesets.verify_settings import settings_of
 a, b, c = rulesets.tensors("a b c")
 p = rulesets.attrs("p")[0]
 read, at = ops.gather, ops.gather_elements
+LOOKED_UP = read(ops.cast(b, to="int64"), c)
 WRONG = {
     "negated": rule("r", read(a, b, axis=p), read(a, -b, axis=p)),
     "doubled": rule("r", read(a, b, axis=p), read(a, b + b, axis=p)),
@@ -37,6 +38,7 @@ WRONG = {
     "hot along another axis": rule("r", ops.hardmax(a, axis=-1), ops.hardmax(a, axis=0)),
 }
 RIGHT = {
+    "looked up": rule("r", read(a, LOOKED_UP) * 2.0, read(a * 2.0, LOOKED_UP)),
     "past an operator": rule("r", read(a, b, axis=p) * 2.0, read(a * 2.0, b, axis=p)),
     "position of what is doubled": rule("r", read(a, ops.arg_max(a)), read(a, ops.arg_max(a + a))),
     "elements": rule("r", ops.exp(at(a, b, axis=p)), at(ops.exp(a), b, axis=p)),
