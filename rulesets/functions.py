@@ -8,6 +8,7 @@ from typing import Any
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.dims import Shape, product
 from egraph_fusion.ir.graph import AttrValue
+from egraph_fusion.ir.ops.operator import normal_axis
 from egraph_fusion.rulesets.pattern import Attribute, Computed, Pattern
 
 FUNCTIONS: dict[str, Callable[..., AttrValue]] = {}
@@ -198,9 +199,12 @@ def group_size(x: Shape, axes: AttrValue) -> AttrValue:
 
 
 @_function
-def counted(x: Shape, axes: AttrValue) -> AttrValue:
-    """Axes counted from the front."""
-    found = tuple(a % len(x) for a in _ints(axes))
+def counted(axes: AttrValue, added: AttrValue, *shapes: Shape) -> AttrValue:
+    """Axes counted from the front, of a tensor of `added` more dimensions than any of `shapes`."""
+    rank = max(map(len, shapes), default=0) + _int(added)
+    found = tuple(normal_axis(a, rank) for a in _ints(axes))
+    if len(set(found)) < len(found):
+        raise RuleError(f"{axes!r} names an axis of rank {rank} twice")
     return found[0] if isinstance(axes, int) else found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from egraph_fusion.egraph.demand import Demand, function_demand, guard_demand
@@ -10,7 +10,7 @@ from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import AttrValue
-from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import (
     Apply,
@@ -20,6 +20,7 @@ from egraph_fusion.rulesets.pattern import (
     Number,
     Output,
     Pattern,
+    Scalar,
     Tensor,
 )
 from egraph_fusion.rulesets.rule import Rule
@@ -34,6 +35,12 @@ INDEX_POSITIONS = {
     ("OneHot", 0),
 }
 """Operands whose dtype is not the one a rule's `dtypes` speaks of."""
+
+RANK_KEEPING = (
+    *("Transpose", "Slice", "Pad", "Tile", "Concat", "CumSum"),
+    *("Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"),
+)
+"""Operators whose result has as many dimensions as their first operand."""
 
 VALUE_ATOMS = {
     "nonneg": "(= {v}_lo (lo {v})) (>= {v}_lo 0.0)",
@@ -107,8 +114,9 @@ def _match_column(m: Match, p: Apply, name: str, given: Mapping[str, AttrTerm]) 
         return f"A_{term.name}"
     if isinstance(term, Computed):
         raise RuleError(f"the left side cannot compute an attribute: {term}")
-    if counts_from_back(p.op, name, term):
-        return ask_function(m, Computed("counted", (p.args[0], term)))
+    front = counted_axes(p, name, term, m.bound)
+    if front is not None:
+        return ask_function(m, front)
     return str(m.interner.attr(in_declared_kind(p.op, name, term)))
 
 
@@ -119,12 +127,36 @@ def rest_column(m: Match, p: Apply, name: str) -> str:
     return str(m.interner.attr(OPERATORS[p.op].attr(name).default))
 
 
-def counts_from_back(op: str, name: str, value: AttrValue) -> bool:
-    """Whether an axis literal counts from the back, so that the rank decides what it is."""
-    if not OPERATORS[op].attr(name).axis_of:
-        return False
+def counted_axes(
+    p: Apply, name: str, value: AttrValue, bound: Container[Pattern]
+) -> Computed | None:
+    """Return what an axis literal that counts from the back is: the rank of `bound` terms decides.
+
+    Raises RuleError if they do not say the rank of the operand.
+    """
+    axis_of = OPERATORS[p.op].attr(name).axis_of
     values = value if isinstance(value, tuple) else (value,)
-    return any(isinstance(v, int) and v < 0 for v in values)
+    if not axis_of or not any(isinstance(v, int) and v < 0 for v in values):
+        return None
+    added = len(values) if axis_of == "result" else 0
+    return Computed("counted", (value, added, *dict.fromkeys(_ranked_by(p.args[0], bound))))
+
+
+def _ranked_by(p: Pattern, bound: Container[Pattern]) -> Iterator[Pattern]:
+    """Yield the bound terms the highest of whose ranks is the rank of `p`."""
+    if isinstance(p, Number | Scalar):
+        return
+    if p in bound:
+        yield p
+        return
+    if not isinstance(p, Apply):
+        raise RuleError(f"the rank of {p} is not known: count its axes from the front")
+    kind = OPERATORS[p.op].kind
+    kept = kind is Kind.REDUCTION and p.rest is None and dict(p.attrs).get("keepdims", 1) == 1
+    if kind is not Kind.ELEMENTWISE and not kept and p.op not in RANK_KEEPING:
+        raise RuleError(f"the rank of {p} is not known: count its axes from the front")
+    for a in p.args if kind is Kind.ELEMENTWISE else p.args[:1]:
+        yield from _ranked_by(a, bound)
 
 
 def in_declared_kind(op: str, name: str, value: AttrValue) -> AttrValue:

@@ -17,7 +17,7 @@ from egraph_fusion.egraph.rule_match import (
     add_guard,
     ask_function,
     check_dtypes,
-    counts_from_back,
+    counted_axes,
     in_declared_kind,
     match_term,
     rest_column,
@@ -234,8 +234,9 @@ class _Actions:
             return f"A_{term.name}"
         if isinstance(term, Computed):
             return ask_function(self.m, term)
-        if counts_from_back(p.op, name, term):
-            return ask_function(self.m, Computed("counted", (p.args[0], term)))
+        front = counted_axes(p, name, term, self.m.bound)
+        if front is not None:
+            return ask_function(self.m, front)
         return str(self.m.interner.attr(in_declared_kind(p.op, name, term)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.egraph.rule_match import (
     INDEX_POSITIONS,
-    counts_from_back,
+    counted_axes,
     in_declared_kind,
 )
 from egraph_fusion.egraph.state import OUT, ENode
@@ -141,8 +141,9 @@ def literal(terms: Terms, p: Apply, name: str, term: AttrTerm | None, b: Binding
     assert not isinstance(term, Attribute | Computed)
     if term is None:
         return terms.interner.attr(OPERATORS[p.op].attr(name).default)
-    if counts_from_back(p.op, name, term):
-        return computed(terms, Computed("counted", (p.args[0], term)), b)
+    front = counted_axes(p, name, term, b.classes)
+    if front is not None:
+        return computed(terms, front, b)
     return terms.interner.attr(in_declared_kind(p.op, name, term))
 
 

@@ -248,7 +248,9 @@ def _unit_axes(types: Types, attrs: dict[str, AttrValue]) -> dict[str, AttrValue
 
 def _front_axis(types: Types, attrs: dict[str, AttrValue]) -> dict[str, AttrValue]:
     shape, axis = first(types).shape, integer(attrs, "axis")
-    return {**attrs, "axis": axis + len(shape)} if shape is not None and axis < 0 else attrs
+    if shape is None or not -len(shape) <= axis < 0:
+        return attrs
+    return {**attrs, "axis": axis + len(shape)}
 
 
 reindexing(

@@ -28,6 +28,7 @@ from egraph_fusion.ir.ops.operator import (
     fixed_mapping,
     integer,
     integers,
+    normal_axis,
     register,
 )
 from egraph_fusion.ir.ops.scalars_count import scalar_count
@@ -75,8 +76,8 @@ def _sorted_axes(types: Types, attrs: dict[str, AttrValue]) -> dict[str, AttrVal
     shape = first(types).shape
     if shape is None or "axes" not in filled:
         return filled
-    wrapped = [a + len(shape) if a < 0 else a for a in integers(filled, "axes")]
-    return {**filled, "axes": tuple(sorted(wrapped))}
+    axes = (normal_axis(a, len(shape), "reduction") for a in integers(filled, "axes"))
+    return {**filled, "axes": tuple(sorted(axes))}
 
 
 def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
