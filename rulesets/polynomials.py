@@ -23,13 +23,20 @@ class NotRationalError(RuleError):
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A quotient of two polynomials; `below` is not 0."""
+    """A quotient of two polynomials; if `below` is 0, it is defined nowhere."""
 
     above: Polynomial
     below: Polynomial
 
+    @property
+    def defined(self) -> bool:
+        """Whether it has a value anywhere."""
+        return bool(self.below)
+
     def same_as(self, other: Ratio) -> bool:
-        """Whether two rational functions are equal wherever both are defined."""
+        """Whether two rational functions are equal wherever both are defined, or neither is."""
+        if not (self.defined and other.defined):
+            return self.defined == other.defined
         return multiplied(self.above, other.below) == multiplied(other.above, self.below)
 
 
@@ -41,6 +48,10 @@ def symbol(name: str) -> Ratio:
 def constant(value: Fraction) -> Ratio:
     """Return a constant."""
     return Ratio({(): value} if value else ZERO, ONE)
+
+
+NOWHERE = Ratio(ONE, ZERO)
+"""What a division by 0 gives, and everything made of it."""
 
 
 def added(p: Polynomial, q: Polynomial) -> Polynomial:
@@ -118,8 +129,8 @@ class Symbolic:
     def div(self, x: Ratio | Fraction, y: Ratio | Fraction) -> Ratio:
         """Divide."""
         q = _ratio(y)
-        if not q.above:
-            raise NotRationalError("a division by 0")
+        if not q.above or not q.defined:
+            return NOWHERE
         self.divisors.append(q.above)
         return self.mul(x, Ratio(q.below, q.above))
 
@@ -133,7 +144,7 @@ class Symbolic:
         n = exponent.above.get((), Fraction(0))
         if exponent != constant(n) or n.denominator > 1 or not 0 <= n <= 8:
             raise NotRationalError(f"a power of {exponent}")
-        out = constant(Fraction(1))
+        out = constant(Fraction(1)) if _ratio(x).defined else NOWHERE
         for _ in range(int(n)):
             out = self.mul(out, x)
         return out

@@ -34,6 +34,10 @@ LARGEST = 24
 """Elements of the operands of a setting at which a proof is attempted."""
 
 
+DRAWS = 8
+"""How often settings are drawn to find some in which groups are empty."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What is proven of a rule: equality for all values, in `settings` shapes and attributes.
@@ -56,21 +60,47 @@ def prove(rule: Rule, seed: int = 0, shapes: int = SHAPES) -> Proof | None:
     """Return the proof that both sides of `rule` are equal; None if it is not rational, or wrong.
 
     Rounding is no part of a proof, and neither are shapes other than those tried, unless all
-    operators are elementwise.
+    operators are elementwise.  A claim bit for bit is only proven where that is no matter of
+    rounding: of integers, which are a ring as long as nothing divides, and of mere movement.
     """
     domain, settings = True, 0
     instances = [i for d in rule.directions() for i in d.instances()]
+    if not all(map(_algebraic, instances)):
+        return None
     for instance in instances:
-        found = [s for s in settings_of(instance, seed) if s.size[0] <= LARGEST][-shapes:]
+        found = _tried(instance, seed, shapes)
         try:
             proven = [_proven(instance, s) for s in found]
         except REFUSALS:
             return None
-        if not proven or None in proven:
+        if not all(p.equal for p in proven) or not any(p.defined for p in proven):
             return None
-        domain = domain and all(p is not False for p in proven)
-        settings += len(found)
+        domain = domain and all(p.domain for p in proven)
+        settings += sum(p.defined for p in proven)
     return Proof(settings, all(map(_elementwise, instances)), domain) if settings else None
+
+
+def _algebraic(rule: Rule) -> bool:
+    """Whether equal rational functions are all that the rule claims."""
+    if rule.level != "exact" or rule.dtypes in ("int", "uint"):
+        return True
+    used = operators_of(rule.lhs) | operators_of(rule.rhs)
+    return all(OPERATORS[op].kind is Kind.MOVEMENT for op in used)
+
+
+def _tried(rule: Rule, seed: int, shapes: int) -> list[Setting]:
+    """Return the largest settings, and those in which results are made of no elements."""
+    drawn = settings_of(rule, seed)
+    more = () if _elementwise(rule) else (settings_of(rule, seed + n) for n in range(1, DRAWS))
+    refused = [s for s in drawn if s.refusal]
+    empty = [s for found in (drawn, *more) for s in found if _of_nothing(s)]
+    full = [s for s in drawn if s.size[0] <= LARGEST and not _of_nothing(s)]
+    return refused[:1] or [*empty[:shapes], *full[-shapes:]]
+
+
+def _of_nothing(s: Setting) -> bool:
+    """Whether an operand has no elements, and the result has."""
+    return 0 in map(math.prod, s.shapes.values()) and 0 not in (s.left.type.static_shape or ())
 
 
 def _elementwise(rule: Rule) -> bool:
@@ -78,23 +108,31 @@ def _elementwise(rule: Rule) -> bool:
     return all(OPERATORS[op].kind is Kind.ELEMENTWISE for op in used)
 
 
-def _proven(rule: Rule, s: Setting) -> bool | None:
-    """Return None if the sides differ, else whether their domains are the same."""
-    if s.right is None or s.refusal:
-        return None
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """What is found of both sides in one setting: whether they are `equal` and `defined` at all."""
+
+    equal: bool
+    defined: bool = True
+    domain: bool = False
+
+
+def _proven(rule: Rule, s: Setting) -> _Sides:
+    if s.right is None or s.refusal or s.index_limits:
+        return _Sides(equal=False)
     symbols = {p: _symbols(s, p, shape) for p, shape in s.shapes.items()}
     left, left_divisors = _expanded(s.left, symbols)
     right, right_divisors = _expanded(s.right, symbols)
-    if not all(x.same_as(y) for x, y in zip(left, right, strict=True)):
-        return None
+    equal = all(x.same_as(y) for x, y in zip(left, right, strict=True))
+    if rule.dtypes != "float" and (left_divisors or right_divisors):
+        equal = False  # integers are truncated
     known = _nonzero(rule)
-    return _zeros(left_divisors, known) == _zeros(right_divisors, known)
+    domain = _zeros(left_divisors, known) == _zeros(right_divisors, known)
+    return _Sides(equal, not left or any(x.defined for x in left), domain)
 
 
 def _symbols(s: Setting, p: Pattern, shape: Sequence[int]) -> Any:
     size = math.prod(shape)
-    if p in s.index_limits:
-        return (np.arange(size) % max(1, s.index_limits[p])).reshape(tuple(shape))
     out = np.empty(size, dtype=object)
     for i in range(size):
         out[i] = Symbolic().const(p.value) if isinstance(p, Number) else symbol(f"{p}.{i}")

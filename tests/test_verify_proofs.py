@@ -47,6 +47,17 @@ PROVEN = {
     "matmul": rule("r", a @ b + a @ c, a @ (b + c), [guards.same_shape(b, c)]),
     "conv": rule("r", ops.conv(x, w * 2.0, attrs=p), ops.conv(x, w, attrs=p) * 2.0),
     "mean": rule("r", ops.reduce_mean(-a, axes=axes), -ops.reduce_mean(a, axes=axes)),
+    "mean of nothing": rule(
+        "r", ops.reduce_mean(a, axes=axes) * 0.0, ops.reduce_mean(-a, axes=axes) * 0.0
+    ),
+    "integers bit for bit": rule("r", (a + b) * c, a * c + b * c, level="exact", dtypes="int"),
+    "movement bit for bit": rule(
+        "r",
+        ops.transpose(ops.transpose(a, perm=p), perm=axes),
+        ops.transpose(a, perm=rulesets.functions.composed(axes, p)),
+        level="exact",
+        dtypes="any",
+    ),
     "movement": rule("r", ops.transpose(a * b, perm=p), ops.transpose(b * a, perm=p)),
 }
 
@@ -63,6 +74,17 @@ UNPROVEN = {
     "wrong by a constant": rule("r", a * 2.0, a * 2.0000001),
     "no rational functions": rule("r", ops.exp(a) * ops.exp(b), ops.exp(a + b)),
     "wrong shape": rule("r", (a + b) - b, a),
+    "integers are truncated": rule("r", a / b + c / b, (a + c) / b, dtypes="int"),
+    "means of integers, too": rule(
+        "r", ops.reduce_mean(a + a, axes=p), ops.reduce_mean(a, axes=p) * 2.0, dtypes="int"
+    ),
+    "mean of nothing": rule("r", ops.reduce_mean(a, axes=p) * 0.0, ops.reduce_sum(a, axes=p) * 0.0),
+    "mean of no ones": rule(
+        "r", ops.reduce_mean(a * 0.0 + 1.0, axes=p), ops.reduce_sum(a * 0.0, axes=p) + 1.0
+    ),
+    "rounding": rule("r", (a + b) + c, a + (b + c), level="exact"),
+    "defined nowhere": rule("r", a / 0.0, a / (a * 0.0)),
+    "indices that count up": rule("r", g := ops.gather(a, b, axis=0), a, [guards.same_shape(a, g)]),
 }
 
 
