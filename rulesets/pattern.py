@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
+from typing import SupportsFloat
 
+from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import AttrValue
 
 Operand = "Pattern | float | int"
@@ -51,9 +54,17 @@ class Pattern:
         """Pow."""
         return binary("Pow", self, other)
 
+    def __rpow__(self, other: float) -> Apply:
+        """Pow."""
+        return binary("Pow", other, self)
+
     def __matmul__(self, other: Pattern) -> Apply:
         """MatMul."""
-        return Apply("MatMul", (self, other))
+        return _product(self, other)
+
+    def __rmatmul__(self, other: object) -> Apply:
+        """MatMul."""
+        return _product(other, self)
 
     def __neg__(self) -> Apply:
         """Neg."""
@@ -64,6 +75,7 @@ class Pattern:
         return Output(self, index)
 
     __iter__ = None  # a pattern is not a sequence, although it can be indexed
+    __array_ufunc__ = None  # numpy's numbers leave arithmetic with patterns to them
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +209,42 @@ def snake(op: str) -> str:
     return out
 
 
-def pattern(value: Pattern | float) -> Pattern:
-    """Return a pattern as it is and a number as a constant."""
-    return value if isinstance(value, Pattern) else Number(float(value))
+def pattern(value: object) -> Pattern:
+    """Return a pattern as it is and a number as a constant.
+
+    Raises RuleError for anything else, and for an integer that float64 does not hold.
+    """
+    if isinstance(value, Pattern):
+        return value
+    if isinstance(value, str | bytes) or not isinstance(value, SupportsFloat):
+        raise RuleError(f"a term takes terms and numbers as operands, got {_named(value)}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as e:
+        raise RuleError(f"a term takes terms and numbers as operands, got {_named(value)}") from e
+    except OverflowError as e:
+        raise RuleError(f"{_named(value)} is larger than any float64") from e
+    if isinstance(value, Integral) and int(value) != number:
+        raise RuleError(f"the numbers of terms are held as float64, which {value} is not")
+    return Number(number)
+
+
+def _named(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def binary(op: str, left: Pattern | float, right: Pattern | float) -> Apply:
     """Apply a two-operand operator."""
     return Apply(op, (pattern(left), pattern(right)))
+
+
+def _product(left: object, right: object) -> Apply:
+    operands = pattern(left), pattern(right)
+    for p in operands:
+        if isinstance(p, Number):
+            raise RuleError(f"@ multiplies matrices, not numbers, got {p}")
+    return Apply("MatMul", operands)
 
 
 def children(p: Pattern) -> tuple[Pattern, ...]:
