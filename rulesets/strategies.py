@@ -18,9 +18,9 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import Form
 from egraph_fusion.rulesets.pattern import Number, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
 from egraph_fusion.rulesets.verify_numbers import values_near
 from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in, settings_of
-from egraph_fusion.rulesets.verify_terms import leaf_dtypes
 
 PLAIN = (1.0, 0.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, -0.0, -3.0, 0.25, 2.5, -1.5)
 KINDS = ("plain", "plain", "smooth", "smooth", "ties", "extreme")

@@ -17,6 +17,7 @@ from egraph_fusion.rulesets.pattern import (
     Pattern,
 )
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
 from egraph_fusion.rulesets.verify_numbers import numbers_in
 from egraph_fusion.rulesets.verify_shapes import Shapes
@@ -30,7 +31,6 @@ from egraph_fusion.rulesets.verify_terms import (
     NoAttributeError,
     Program,
     Step,
-    leaf_dtypes,
 )
 
 SETTINGS = 80
@@ -183,9 +183,9 @@ def prepared(
     rule: Rule, shapes: Mapping[Pattern, Sizes], dtype: DType, rng: Random, attributes: Attributes
 ) -> Setting | None:
     """Return the setting with these shapes; None if the left side or a guard refuses them."""
-    if not dtype.is_float and any(isinstance(p, Number) and p.value % 1 for p in shapes):
-        return None
     dtypes = leaf_dtypes(rule.lhs, dtype)
+    if any(isinstance(p, Number) and p.value % 1 and not dtypes[p].is_float for p in shapes):
+        return None
     types = {p: TensorType(dtypes[p], s) for p, s in shapes.items()}
     c = Compiler(types, dtype, partial(choose_attributes, rng), dict(attributes))
     try:

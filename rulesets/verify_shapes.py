@@ -8,8 +8,8 @@ from typing import Any
 
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Number, Output, Pattern, Tensor
+from egraph_fusion.rulesets.term_dtypes import leaf_patterns
 from egraph_fusion.rulesets.verify_sizes import PLAIN, Extents
-from egraph_fusion.rulesets.verify_terms import leaf_patterns
 
 Sizes = tuple[int, ...]
 

@@ -62,9 +62,9 @@ def array_text(v: Array) -> str:
 
 def _source(program: Program, leaves: Sequence[str]) -> str:
     texts = list(leaves)
-    dtype = program.dtype.value
     for s in program.steps:
         if isinstance(s, Literal):
+            dtype = s.dtype.value
             kind = f"ml_dtypes.{dtype}" if dtype == "bfloat16" else f"np.{dtype}"
             texts.append(f"np.asarray({s.value!r}).astype({kind})")
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,13 +26,15 @@ from egraph_fusion.rulesets.pattern import (
     Output,
     Pattern,
     Scalar,
-    Tensor,
-    walk,
+)
+from egraph_fusion.rulesets.term_dtypes import (
+    Source,
+    number_source,
+    source,
 )
 
-BOOLEAN = {("Where", 0)}
 INDICES = {("Gather", 1), ("GatherElements", 1), ("GatherND", 1)}
-"""Operands whose dtype is not the one that a rule's `dtypes` speaks of."""
+"""Operands that say where others are read."""
 
 Attributes = dict[str, Any]
 """Attribute variables: a value, or for a `rest` variable the values by name."""
@@ -64,6 +66,7 @@ class Literal:
     """A rank-0 constant."""
 
     value: float
+    dtype: DType
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Program:
 
     def _evaluated(self, s: Step | Literal, values: Sequence[Array]) -> Array:
         if isinstance(s, Literal):
-            return np.asarray(s.value, self.dtype.numpy)
+            return np.asarray(s.value).astype(s.dtype.numpy)
         operands = [values[i] for i in s.operands]
         return OPERATORS[s.op].evaluate(operands, s.attrs)[s.output]
 
@@ -120,6 +123,7 @@ class Compiler:
     choose: Choose
     attributes: Attributes = field(default_factory=dict[str, Any])
     known: dict[Pattern, TensorType] = field(default_factory=dict[Pattern, TensorType])
+    lhs: Pattern | None = None
 
     def left(self, p: Pattern) -> Program:
         """Return the program of the left side; IllTypedError if its types do not fit."""
@@ -135,8 +139,9 @@ class Compiler:
 
     def _program(self, p: Pattern, binding: bool) -> Program:
         build = _Build(self, binding)
-        root = build.place(p)
+        root = build.place(p, source(self.lhs, self.known) if self.lhs is not None else None)
         if binding:
+            self.lhs = p
             self.known.update({q: build.types[i] for q, i in build.places.items()})
         return build.program(root)
 
@@ -173,34 +178,42 @@ class _Build:
         places = (self.leaves, tuple(self.steps), tuple(self.types), self.places)
         return Program(*places, root, c.dtype, c.attributes)
 
-    def place(self, p: Pattern) -> int:
-        if p not in self.places or (isinstance(p, Number) and not self.binding):
-            self.places[p] = self._made(p)
+    def place(self, p: Pattern, above: Source = None) -> int:
+        """Return where `p` stands; `above` is what gives it its dtype if it is a number."""
+        if p not in self.places or (isinstance(p, Number | Scalar) and not self.binding):
+            self.places[p] = self._made(p, above)
         return self.places[p]
 
-    def _made(self, p: Pattern) -> int:
+    def _made(self, p: Pattern, above: Source) -> int:
         match p:
             case Number(value):
-                return self._literal(value)
+                return self._literal(value, above)
             case Scalar(value):
-                return self._literal(float(self.c.attributes[value.name]))
+                return self._literal(float(self.c.attributes[value.name]), above)
             case Apply():
-                return self._apply(p, 0)
+                return self._apply(p, 0, above)
             case Output(of, index) if isinstance(of, Apply):
-                return self._apply(of, index)
+                return self._apply(of, index, above)
             case _:
                 raise RuleError(f"{p} cannot be evaluated")
 
-    def _literal(self, value: float) -> int:
-        return self._add(Literal(value), TensorType(self.c.dtype, ()))
+    def _literal(self, value: float, above: Source) -> int:
+        known = self.c.known.get(above) if isinstance(above, Pattern) else None
+        dtype = self.c.dtype if known is None else known.dtype
+        dtype = above if isinstance(above, DType) else dtype
+        if not dtype.is_float and value % 1:
+            raise IllTypedError(f"{value} is no {dtype.value}")
+        return self._add(Literal(value, dtype), TensorType(dtype, ()))
 
     def _add(self, step: Step | Literal, t: TensorType) -> int:
         self.steps.append(step)
         self.types.append(t)
         return len(self.types) - 1
 
-    def _apply(self, p: Apply, output: int) -> int:
-        operands = tuple(map(self.place, p.args))
+    def _apply(self, p: Apply, output: int, above: Source = None) -> int:
+        operands = tuple(
+            self.place(a, number_source(p, i, above, self.c.known)) for i, a in enumerate(p.args)
+        )
         types = [self.types[i] for i in operands]
         operator = OPERATORS[p.op]
         try:
@@ -253,24 +266,6 @@ def scalar_array(value: Any) -> Any:
     out = np.empty((), dtype=object)
     out[()] = value
     return out
-
-
-def leaf_patterns(p: Pattern) -> Iterator[Pattern]:
-    """Yield the tensors and numbers of a left side once each, in order of appearance."""
-    yield from dict.fromkeys(q for q in walk(p) if isinstance(q, Tensor | Number))
-
-
-def leaf_dtypes(p: Pattern, dtype: DType) -> dict[Pattern, DType]:
-    """Return the dtype of each leaf of a left side whose rule speaks of `dtype`."""
-    found = dict.fromkeys(leaf_patterns(p), dtype)
-    for q in walk(p):
-        if isinstance(q, Apply):
-            for i, a in enumerate(q.args):
-                if a in found and (q.op, i) in BOOLEAN:
-                    found[a] = DType.BOOL
-                if a in found and (q.op, i) in INDICES:
-                    found[a] = DType.INT64
-    return found
 
 
 def failure(program: Program, arrays: Mapping[Pattern, Array]) -> str:

@@ -22,20 +22,12 @@ from egraph_fusion.rulesets.pattern import (
     Pattern,
     Scalar,
     Tensor,
+    walk,
 )
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.term_dtypes import Source, foreign_parts
 
 GROUPS_OF = {"numeric": 4, "any": None, "float": 0, "int": 1, "uint": 2, "bool": 3}
-INDEX_POSITIONS = {
-    ("Where", 0),
-    ("Gather", 1),
-    ("GatherElements", 1),
-    ("GatherND", 1),
-    ("CumSum", 1),
-    ("OneHot", 0),
-}
-"""Operands whose dtype is not the one a rule's `dtypes` speaks of."""
-
 RANK_KEEPING = (
     *("Transpose", "Slice", "Pad", "Tile", "Concat", "CumSum"),
     *("Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"),
@@ -62,7 +54,6 @@ class Match:
     outputs: Mapping[str, int]
     atoms: list[str] = field(default_factory=list[str])
     bound: dict[Pattern, str] = field(default_factory=dict[Pattern, str])
-    index_operands: set[str] = field(default_factory=set[str])
     questions: dict[str, str] = field(default_factory=dict[str, str])  # want atom → answer atom
     demands: dict[str, Demand] = field(default_factory=dict[str, Demand])
     dtype: str = ""
@@ -95,9 +86,6 @@ def match_term(m: Match, p: Pattern) -> str:
 
 def _match_apply(m: Match, p: Apply, outputs: int) -> str:
     operands = [match_term(m, a) for a in p.args]
-    for i, operand in enumerate(operands):
-        if (p.op, i) in INDEX_POSITIONS:
-            m.index_operands.add(operand)
     c = Constructor(p.op, len(p.args), outputs)
     given = dict(p.attrs)
     columns = [_match_column(m, p, name, given) for name in c.columns]
@@ -174,7 +162,8 @@ def _shape(m: Match, p: Pattern) -> str:
     return f"{variable}_s"
 
 
-def _dtype(m: Match, p: Pattern) -> str:
+def dtype_of(m: Match, p: Pattern) -> str:
+    """Return the variable of the element type of a bound term."""
     variable = m.bound[p]
     _need_type(m, variable)
     atom = f"(= {variable}_d (ty-dtype {variable}_t))"
@@ -189,13 +178,26 @@ def _need_type(m: Match, variable: str) -> None:
         m.atoms.append(atom)
 
 
+def checked_operands(r: Rule) -> tuple[Pattern, ...]:
+    """Return the operands whose dtypes a rule speaks of, else an operator that it matches."""
+    foreign = {p for p, _ in foreign_parts(r.lhs)}
+    parts = list(dict.fromkeys(walk(r.lhs)))
+    tensors = [q for q in parts if isinstance(q, Tensor) and q not in foreign]
+    indexed = [q.of for q in parts if isinstance(q, Output)]
+    return tuple(tensors or [q for q in parts if isinstance(q, Apply) and q not in indexed][:1])
+
+
+def number_dtype(m: Match, found: Source) -> str:
+    """Return what stands for the dtype of a number that a rule makes."""
+    if isinstance(found, Pattern):
+        return dtype_of(m, found)
+    return m.dtype if found is None else str(m.interner.dtype(found))
+
+
 def check_dtypes(m: Match, r: Rule) -> None:
     """Add the condition that operands have the dtypes that the rule claims."""
     group = GROUPS_OF[r.dtypes]
-    tensors = [v for p, v in m.bound.items() if isinstance(p, Tensor)]
-    checked = [v for v in tensors if v not in m.index_operands]
-    if not checked:
-        checked = [v for p, v in m.bound.items() if isinstance(p, Apply)][:1]
+    checked = [m.bound[p] for p in checked_operands(r) if p in m.bound]
     for v in checked:
         _need_type(m, v)
         m.atoms.append(f"(= {v}_d (ty-dtype {v}_t))")
@@ -207,7 +209,7 @@ def check_dtypes(m: Match, r: Rule) -> None:
 def add_guard(m: Match, g: Guard) -> None:
     """Add a guard: as a condition, or as a question and its answer."""
     if g.kind.form is Form.DTYPE:
-        left, right = (_dtype(m, p) for p in g.patterns)
+        left, right = (dtype_of(m, p) for p in g.patterns)
         test = "=" if g.name == "same_dtype" else f"dtypes-{g.name}"
         m.atoms.append(f"({test} {left} {right})")
         return

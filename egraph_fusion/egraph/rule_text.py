@@ -20,6 +20,7 @@ from egraph_fusion.egraph.rule_match import (
     counted_axes,
     in_declared_kind,
     match_term,
+    number_dtype,
     rest_column,
 )
 from egraph_fusion.errors import RuleError
@@ -38,6 +39,7 @@ from egraph_fusion.rulesets.pattern import (
     walk,
 )
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.term_dtypes import Source, number_source, source
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def rule_text(
     for g in r.when:
         add_guard(m, g)
     actions = _Actions(m, r, number)
-    result = actions.build(r.rhs)
+    result = actions.build(r.rhs, source(r.lhs, m.bound))
     actions.lines.append(f"(pending {root} {result})")
     if not isinstance(r.rhs, Apply | Output):
         actions.lines.append(f"(joined {root} {number})")
@@ -192,30 +194,36 @@ class _Actions:
     lines: list[str] = field(default_factory=list[str])
     built: dict[Pattern, str] = field(default_factory=dict[Pattern, str])
 
-    def build(self, p: Pattern) -> str:
-        """Add the commands that make `p`; return what names it."""
-        if isinstance(p, Tensor):
-            return self.m.bound[p]
-        if p not in self.built:
-            self.built[p] = self._make(p)
-        return self.built[p]
+    def build(self, p: Pattern, above: Source) -> str:
+        """Add the commands that make `p`; return what names it.
 
-    def _make(self, p: Pattern) -> str:
-        dtype = self.m.dtype
+        `above` is what gives `p` its dtype if it is a number.
+        """
         match p:
+            case Tensor():
+                return self.m.bound[p]
             case Number(value):
-                return f"(Num {self.m.interner.number(value)} {dtype})"
+                number = self.m.interner.number(value)
+                return f"(Num {number} {number_dtype(self.m, above)})"
             case Scalar(value):
-                return f"(Num A_{value.name} {dtype})"
+                return f"(Num A_{value.name} {number_dtype(self.m, above)})"
+            case _:
+                if p not in self.built:
+                    self.built[p] = self._make(p, above)
+                return self.built[p]
+
+    def _make(self, p: Pattern, above: Source) -> str:
+        match p:
             case Apply():
-                return self._apply(p, 0)
+                return self._apply(p, 0, above)
             case Output(of, index) if isinstance(of, Apply):
-                return f"(Out {self._apply(of, self.m.outputs[of.op])} {index})"
+                return f"(Out {self._apply(of, self.m.outputs[of.op], above)} {index})"
             case _:
                 raise RuleError(f"{p} cannot be built")
 
-    def _apply(self, p: Apply, outputs: int) -> str:
-        operands = [self.build(a) for a in p.args]
+    def _apply(self, p: Apply, outputs: int, above: Source) -> str:
+        bound = self.m.bound
+        operands = [self.build(a, number_source(p, i, above, bound)) for i, a in enumerate(p.args)]
         c = Constructor(p.op, len(p.args), outputs)
         given = dict(p.attrs)
         columns = [self._column(p, name, given) for name in c.columns]

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from egraph_fusion.egraph.range_check import fits
-from egraph_fusion.egraph.rule_match import GROUPS_OF
+from egraph_fusion.egraph.rule_match import GROUPS_OF, checked_operands
 from egraph_fusion.experiment.matching import (
     REFUSALS,
     Binding,
     argument,
-    checked_operands,
     class_of,
 )
 from egraph_fusion.experiment.view import Terms

@@ -8,7 +8,7 @@ from typing import Any
 
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.egraph.rule_match import (
-    INDEX_POSITIONS,
+    checked_operands,
     counted_axes,
     in_declared_kind,
 )
@@ -27,9 +27,9 @@ from egraph_fusion.rulesets.pattern import (
     Output,
     Pattern,
     Tensor,
-    walk,
 )
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.term_dtypes import Source
 
 REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
 
@@ -166,23 +166,11 @@ def argument(terms: Terms, a: Pattern | AttrTerm, b: Binding) -> Any:
     return a
 
 
-def checked_operands(r: Rule) -> tuple[Pattern, ...]:
-    """Return the operands whose dtypes a rule speaks of; its numbers have that of the first."""
-    parts = list(dict.fromkeys(walk(r.lhs)))
-    indices = {
-        q.args[i]
-        for q in parts
-        if isinstance(q, Apply)
-        for i in range(len(q.args))
-        if (q.op, i) in INDEX_POSITIONS
-    }
-    tensors = [q for q in parts if isinstance(q, Tensor) and q not in indices]
-    return tuple(tensors or [q for q in parts if isinstance(q, Apply)][:1])
-
-
-def number_dtype(terms: Terms, r: Rule, b: Binding) -> DType | None:
-    """Return the dtype of the numbers that a rule makes."""
-    kind = terms.type_of(class_of(checked_operands(r)[0], b))
+def number_dtype(terms: Terms, r: Rule, b: Binding, found: Source) -> DType | None:
+    """Return the dtype of a number that a rule makes; `found` is what gives it."""
+    if isinstance(found, DType):
+        return found
+    kind = terms.type_of(class_of(checked_operands(r)[0] if found is None else found, b))
     return None if kind is None else kind.dtype
 
 

@@ -19,6 +19,7 @@ from egraph_fusion.experiment.matching import (
 from egraph_fusion.experiment.view import Terms
 from egraph_fusion.rulesets.pattern import Apply, Computed, Number, Output, Pattern, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.term_dtypes import Source, number_source, source
 
 Make = Callable[[ENode], int]
 
@@ -28,7 +29,7 @@ def right_side(terms: Terms, r: Rule, b: Binding, make: Make) -> int:
 
     Raises one of REFUSALS if an attribute cannot be computed, or what `make` raises.
     """
-    return _Right(terms, r, b, make).made(r.rhs)
+    return _Right(terms, r, b, make).made(r.rhs, source(r.lhs, b.classes))
 
 
 @dataclass
@@ -38,10 +39,11 @@ class _Right:
     binding: Binding
     make: Make
 
-    def made(self, p: Pattern) -> int:
+    def made(self, p: Pattern, above: Source) -> int:
+        """Return the class of `p`; `above` is what gives it its dtype if it is a number."""
         if isinstance(p, Tensor):
             return self.binding.classes[p]
-        dtype = number_dtype(self.terms, self.rule, self.binding)
+        dtype = number_dtype(self.terms, self.rule, self.binding, above)
         interner = self.terms.interner
         match p:
             case Number(value) if dtype is not None:
@@ -50,9 +52,10 @@ class _Right:
                 number = float(argument(self.terms, value, self.binding))
                 return self.make(ENode("Num", (), (interner.number(number), interner.dtype(dtype))))
             case Apply():
-                return self._applied(p, 0)
+                return self._applied(p, 0, above)
             case Output(of, index) if isinstance(of, Apply):
-                return self.make(ENode(OUT, (self._applied(of, self._outputs(of)),), (index,)))
+                bundle = self._applied(of, self._outputs(of), above)
+                return self.make(ENode(OUT, (bundle,), (index,)))
             case _:
                 raise RuleError(f"{p} cannot be built")
 
@@ -65,8 +68,11 @@ class _Right:
                 return c.outputs
         raise RuleError(f"{p} has an unknown number of outputs")
 
-    def _applied(self, p: Apply, outputs: int) -> int:
-        operands = tuple(self.made(a) for a in p.args)
+    def _applied(self, p: Apply, outputs: int, above: Source) -> int:
+        bound = self.binding.classes
+        operands = tuple(
+            self.made(a, number_source(p, i, above, bound)) for i, a in enumerate(p.args)
+        )
         made = dict(zip(p.args, operands, strict=True))
         local = replace(self.binding, classes={**made, **self.binding.classes})
         c = Constructor(p.op, len(p.args), outputs)

@@ -1,0 +1,120 @@
+"""What dtype a part of a term has, as far as the term says: its rule's, another part's, its own."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.pattern import (
+    Apply,
+    Number,
+    Output,
+    Pattern,
+    Scalar,
+    Tensor,
+    children,
+    walk,
+)
+
+INDICES = {
+    ("Gather", 1),
+    ("GatherElements", 1),
+    ("GatherND", 1),
+    ("CumSum", 1),
+    ("OneHot", 0),
+}
+BOOLEAN = {("Where", 0)}
+"""Operands whose dtype is not the one that a rule's `dtypes` speaks of."""
+
+RESULTS = {
+    **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size", "NonZero"), DType.INT64),
+    **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"), DType.BOOL),
+    **dict.fromkeys(("And", "Or", "Xor", "Not", "IsNaN", "IsInf"), DType.BOOL),
+}
+"""Operators whose results have a dtype of their own."""
+CONVERTING = ("Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "EyeLike")
+
+Source = Pattern | DType | None
+"""Where a dtype is known from: a tensor, itself, or (None) the rule's `dtypes`."""
+
+
+def foreign_parts(p: Pattern, expected: DType | None = None) -> Iterator[tuple[Pattern, DType]]:
+    """Yield the parts of a term that must be indices or truth values, with their dtype."""
+    if expected is not None:
+        yield p, expected
+    keeps = not isinstance(p, Apply) or (p.op not in RESULTS and p.op not in CONVERTING)
+    for i, a in enumerate(children(p)):
+        wanted = _own(p.op, i) if isinstance(p, Apply) else None
+        yield from foreign_parts(a, wanted or (expected if keeps else None))
+
+
+def _own(op: str, place: int) -> DType | None:
+    if (op, place) in INDICES:
+        return DType.INT64
+    return DType.BOOL if (op, place) in BOOLEAN else None
+
+
+def number_source(p: Apply, place: int, above: Source, bound: Container[Pattern]) -> Source:
+    """Return what gives the number at `place` its dtype: an operand beside it, or what `p` has.
+
+    `above` is the source of the dtype that the result of `p` must have; `bound` holds the parts of
+    the left side.
+    """
+    own = _own(p.op, place)
+    if own is not None:
+        return own
+    beside = (a for i, a in enumerate(p.args) if i != place and _own(p.op, i) is None)
+    found = (source(a, bound) for a in beside)
+    kept = None if p.op in RESULTS or p.op in CONVERTING else above
+    return next((s for s in found if s is not None), kept)
+
+
+def source(p: Pattern, bound: Container[Pattern]) -> Source:
+    """Return what gives the result of `p` its dtype; None for numbers alone."""
+    match p:
+        case Number() | Scalar():
+            return None
+        case Output(of):
+            return p if _converts(of) and p in bound else source(of, bound)
+        case Apply() if p.op in RESULTS:
+            return RESULTS[p.op]
+        case Apply() if _converts(p):
+            to = dict(p.attrs).get("to")
+            named = next((d for d in DType if d.value == to), None)
+            return p if p in bound else named
+        case Apply():
+            operands = (a for i, a in enumerate(p.args) if _own(p.op, i) is None)
+            return next((s for s in (source(a, bound) for a in operands) if s is not None), None)
+        case _:
+            return p
+
+
+def numbers_of(p: Pattern, above: Source = None) -> Iterator[tuple[Pattern, Source]]:
+    """Yield the numbers of a left side with what gives them their dtype."""
+    if isinstance(p, Output):
+        yield from numbers_of(p.of, above)
+    if isinstance(p, Apply):
+        for i, a in enumerate(p.args):
+            found = number_source(p, i, above, ())
+            if isinstance(a, Number):
+                yield a, found
+            yield from numbers_of(a, found)
+
+
+def leaf_patterns(p: Pattern) -> Iterator[Pattern]:
+    """Yield the tensors and numbers of a left side once each, in order of appearance."""
+    yield from dict.fromkeys(q for q in walk(p) if isinstance(q, Tensor | Number))
+
+
+def leaf_dtypes(p: Pattern, dtype: DType) -> dict[Pattern, DType]:
+    """Return the dtype of each leaf of a left side whose rule speaks of `dtype`."""
+    foreign = dict(foreign_parts(p))
+    found = {q: foreign.get(q, dtype) for q in leaf_patterns(p)}
+    for number, of in numbers_of(p):
+        if of is not None:
+            found[number] = of if isinstance(of, DType) else found[of]
+    return found
+
+
+def _converts(p: Pattern) -> bool:
+    return isinstance(p, Apply) and p.op in CONVERTING

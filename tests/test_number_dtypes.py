@@ -1,0 +1,74 @@
+"""Numbers of rules take the dtype of the operand beside them: verified, and made in the e-graph."""
+
+from __future__ import annotations
+
+import pytest
+
+import egraph_fusion as ef
+from egraph_fusion import rulesets
+from egraph_fusion.rulesets import guards, ops
+from egraph_fusion.rulesets.pattern import Pattern
+from egraph_fusion.rulesets.rule import Rule, rule
+from egraph_fusion.rulesets.verification import verify
+
+a, b, c = rulesets.tensors("a b c")
+x, i, n = ef.tensor("x", (4,)), ef.tensor("i", (2,), "int64"), ef.tensor("n", (4,), "int32")
+
+
+def whole(p: Pattern) -> Pattern:
+    return ops.cast(p, to="int64")
+
+
+def real(p: Pattern) -> Pattern:
+    return ops.cast(p, to="float32")
+
+
+def read(p: Pattern, at: Pattern) -> Pattern:
+    return ops.gather(p, at + 1, axis=0)
+
+
+EQUAL: dict[str, tuple[Rule, Pattern, Pattern]] = {
+    "made beside a cast": (
+        rule("r", whole(a) + whole(a), whole(a) * 2),
+        whole(x) + whole(x),
+        whole(x) * 2,
+    ),
+    "matched beside a cast": (rule("r", real(a) * 1.5, real(a) * 0.5 + real(a), dtypes="int"),
+        real(n) * 1.5, real(n) * 0.5 + real(n)),
+    "in an index": (rule("r", read(a, b) + 0.0, read(a, b)), read(x, i) + 0.0, read(x, i)),
+    "made in an index": (
+        rule("r", ops.gather(a, b + b, axis=0), ops.gather(a, b * 2, axis=0)),
+        ops.gather(x, i + i, axis=0),
+        ops.gather(x, i * 2, axis=0),
+    ),
+    "beside a position": (
+        rule("r", ops.arg_max(a, axis=0) + ops.arg_max(a, axis=0), ops.arg_max(a, axis=0) * 2),
+        ops.arg_max(x, axis=0) + ops.arg_max(x, axis=0),
+        ops.arg_max(x, axis=0) * 2,
+    ),
+    "numbers alone": (
+        rule("r", whole(a) * 6, whole(a) * (ops.neg(2.0) * -3.0)),
+        whole(x) * 6,
+        whole(x) * (ops.neg(2) * -3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_the_verifier_the_e_graph_and_explanations_agree(name: str) -> None:
+    r, left, right = EQUAL[name]
+    assert verify(r, 60, check_guards=False).ok
+    found = ef.explore(left, rules=[r])
+    if name != "numbers alone":  # an expression's own numbers know of no operand further out
+        assert found.equal(left, right)
+
+
+def test_a_fraction_is_no_integer() -> None:
+    found = verify(rule("r", a * 2, a / 0.5, dtypes="int"), 60, check_guards=False)
+    assert found.counterexample is not None
+    assert "0.5 is no int32" in found.counterexample.reason
+
+
+def test_a_condition_lends_a_number_no_dtype() -> None:
+    both = ops.where(c, a, 0.0) + ops.where(c, 0.0, a)
+    assert verify(rule("r", both, a * 1.0, [guards.broadcasts_into(c, a)]), 60).ok
