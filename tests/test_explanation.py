@@ -225,3 +225,25 @@ def test_near_misses_put_guards_first() -> None:
     kinds = [m.kind for m in ef.explore(ops.sqrt(C) * ops.sqrt(B)).near_misses()]
     assert kinds[0] == "guard"
     assert kinds == sorted(kinds, key=lambda k: k != "guard")
+
+
+def test_numbers_that_rules_make_and_fold_are_in_chains() -> None:
+    i = ef.tensor("i", (2,), "int64")
+    read = ops.gather(ef.tensor("v", (4,)), i + 1)
+    at = rulesets.rule("at", ops.gather(x, y + 1) + 0.0, ops.gather(x, y + 1))
+    for first, second, rules in (
+        (A * 2.0, A + A, None),
+        (A * 2.0 * 2.0, A * 4.0, None),
+        (A + A + A, A * 3.0, None),
+        (read + 0.0, read, [at]),
+    ):
+        why = ef.explore(first, rules=rules).why(first, second)
+        assert why.steps, str(why)
+        assert str(why.steps[-1].after) == str(second)
+        assert "constant folding" not in why.rules
+
+
+def test_why_not_says_that_a_rule_was_left_out() -> None:
+    miss = ef.explore(A * B, rules=["add-order"]).why_not("mul-order")
+    assert miss.kind == "left out"
+    assert "it was not among the rules of this run" in miss.reasons[0]

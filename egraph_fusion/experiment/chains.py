@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from egraph_fusion.egraph.program import family_name
 from egraph_fusion.errors import OptimizeError
-from egraph_fusion.experiment.derivation import Proofs, Rewrite
+from egraph_fusion.experiment.derivation import FOLDING, Proofs, Rewrite
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.printing import Reader
 from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
@@ -14,6 +14,9 @@ from egraph_fusion.rulesets.rule import Rule
 
 LONGEST = 400
 """Steps of a chain that is still written out."""
+
+FOLDED = "constant folding"
+"""Stands for a rule where a step evaluates constants."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,18 @@ def chain(proofs: Proofs, reader: Reader, first: int, second: int) -> Chain:
     for r in proofs.explain(first, second):
         before = steps[-1].after if steps else start
         after = _replaced(before, r.place, terms.of(r.new))
-        steps.append(_step(proofs.rules[r.rule], r, before, after))
+        steps.append(_step(_rule(proofs, terms, r), r, before, after))
         if len(steps) > LONGEST:
             return Chain(start, None)
     return Chain(start, _without_loops(start, steps))
+
+
+def _rule(proofs: Proofs, terms: _Terms, r: Rewrite) -> Rule:
+    """Return the rule of a rewrite; that of folding says what a term of constants is."""
+    if r.rule != FOLDING:
+        return proofs.rules[r.rule]
+    ends = terms.of(r.old), terms.of(r.new)
+    return Rule(FOLDED, *(ends if r.forward else ends[::-1]), level="exact", dtypes="any")
 
 
 def _step(rule: Rule, r: Rewrite, before: Pattern, after: Pattern) -> Step:

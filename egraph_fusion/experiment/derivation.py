@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from egraph_fusion.egraph.facts import load_graph
@@ -20,17 +20,21 @@ from egraph_fusion.egraph.language import OPAQUE
 from egraph_fusion.egraph.state import OUT, ENode
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.experiment.conditions import unmet
-from egraph_fusion.experiment.matching import REFUSALS, Binding, matches
+from egraph_fusion.experiment.matching import REFUSALS, Binding, levels, matches
 from egraph_fusion.experiment.right_sides import right_side
 from egraph_fusion.experiment.view import Key, View, is_number, key
 from egraph_fusion.ir.graph import Constant, Graph
 from egraph_fusion.ir.ops.operator import Interval
 from egraph_fusion.ir.tensors import TensorType
-from egraph_fusion.rulesets.pattern import Apply, Output, Pattern, children
+from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
 from egraph_fusion.rulesets.rule import Rule
 
 CONGRUENCE = -1
 """Justifies an edge between two applications of one operator to equal operands."""
+
+
+FOLDING = -2
+"""Justifies an edge from a term of constants to its value."""
 
 
 class UnknownTermError(OptimizeError):
@@ -41,13 +45,14 @@ class UnknownTermError(OptimizeError):
 class Rewrite:
     """One application of a rule: where (a path of operands), to what, and what it gave.
 
-    `rule` counts the rules that were replayed; `forward` is false where the rule leads from the
-    new term to the old one.
+    `rule` counts the rules that were replayed, FOLDING being none of them; `forward` is false where
+    the rule leads from the new term to the old one.
     """
 
     rule: int
     forward: bool
     place: tuple[int, ...]
+    old: int
     new: int
 
 
@@ -70,6 +75,7 @@ class Proofs:
     canonical: dict[Key, int] = field(default_factory=dict[Key, int])
     places: list[int] = field(default_factory=list[int])
     changed: set[int] = field(default_factory=set[int])
+    literals: dict[object, int] = field(default_factory=dict[object, int])
 
     # What a pattern is matched against: the classes so far, with the facts of the universe.
 
@@ -118,8 +124,10 @@ class Proofs:
         found = {v: self._input(v, known or {}) for v in graph.inputs}
         found |= {v: self.add(self._constant(c)) for v, c in graph.constants.items()}
         names = {k: v for v, k in loaded.values.items()}
+        missing = any(k < 0 for t in loaded.terms for k in t.operands)
+        absent = self.add(ENode("Absent", (), ())) if missing else -1
         for t in loaded.terms:
-            operands = tuple(found[names[k]] if k >= 0 else self._absent() for k in t.operands)
+            operands = tuple(found[names[k]] if k >= 0 else absent for k in t.operands)
             attrs = t.attrs
             if t.constructor.op != OPAQUE:
                 attrs = tuple(self.interner.attr(loaded.interner.value(a)) for a in attrs)
@@ -137,9 +145,6 @@ class Proofs:
         if name not in self.universe.loaded.values:
             raise UnknownTermError(f"the e-graph has no tensor called {name!r}")
         return self.add(ENode("Input", (), (self.universe.loaded.values[name],)))
-
-    def _absent(self) -> int:
-        return self.add(ENode("Absent", (), ()))
 
     def _constant(self, value: Constant) -> ENode:
         """Return the term of a constant: the graph's own, else a number that a rule made."""
@@ -168,7 +173,18 @@ class Proofs:
         other = self.canonical.setdefault(key(self._resolved(n)), number)
         if other != number:
             self.union(number, other, CONGRUENCE, True)
+        self._valued(number, n, place)
         return number
+
+    def _valued(self, number: int, n: ENode, place: int) -> None:
+        """Join a constant with its value: a number of the graph is one that a rule makes."""
+        value = self.universe.splat(place), self.universe.type_of(place)
+        if None in value or not self.universe.holds("constant", place):
+            return
+        if n.constructor in ("Const", "Num"):
+            self.union(number, self.literals.setdefault(value, number), CONGRUENCE, True)
+        elif value in self.literals:
+            self.union(number, self.literals[value], FOLDING, True)
 
     def _place(self, n: ENode) -> int:
         wanted = (n.constructor, tuple(self.places[k] for k in n.children), n.attrs)
@@ -236,7 +252,7 @@ class Proofs:
             for child in n.children:
                 parents.setdefault(self.find(child), set()).add(self.find(number))
         found = frontier = {self.find(c) for c in self.changed}
-        for _ in range(max((depth(r.lhs) for r in self.rules), default=1) - 1):
+        for _ in range(max((levels(r.lhs) for r in self.rules), default=1) - 1):
             frontier = {p for c in frontier for p in parents.get(c, ())} - found
             found = found | frontier
         self.changed = set()
@@ -287,14 +303,9 @@ class Proofs:
 
     def _edge(self, a: int, b: int, why: int, forward: bool) -> Iterator[Rewrite]:
         if why != CONGRUENCE:
-            yield Rewrite(why, forward, (), b)
+            yield Rewrite(why, forward, (), a, b)
             return
         pairs = zip(self.nodes[a].children, self.nodes[b].children, strict=True)
         for i, (old, new) in enumerate(pairs):
             for r in self.explain(old, new):
-                yield Rewrite(r.rule, r.forward, (i, *r.place), r.new)
-
-
-def depth(p: Pattern) -> int:
-    """Return the levels of a term, its leaves included."""
-    return 1 + max(map(depth, children(p)), default=0)
+                yield replace(r, place=(i, *r.place))

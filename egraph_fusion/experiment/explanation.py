@@ -11,8 +11,8 @@ from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import OptimizeError
-from egraph_fusion.experiment.chains import LONGEST, Step, chain
-from egraph_fusion.experiment.derivation import Proofs
+from egraph_fusion.experiment.chains import FOLDED, LONGEST, Step, chain
+from egraph_fusion.experiment.derivation import FOLDING, Proofs
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.leaves import Leaf
 from egraph_fusion.experiment.printing import Reader
@@ -51,7 +51,8 @@ class Explanation:
     @property
     def rules(self) -> tuple[str, ...]:
         """The rules of the chain in the order in which they are first used."""
-        return tuple(dict.fromkeys(s.rule for s in self.steps)) or self.needed
+        used = (s.rule for s in self.steps if s.rule != FOLDED)
+        return tuple(dict.fromkeys(used)) or self.needed
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names of the rules."""
@@ -163,7 +164,8 @@ def _of_a_chain(
     proofs, ends = _replayed(local, found, min(deadline, time.monotonic() + FIRST))
     if ends is None:
         return rules
-    used = {family_name(proofs.rules[r.rule].name) for r in islice(proofs.explain(*ends), LONGEST)}
+    steps = islice(proofs.explain(*ends), LONGEST)
+    used = {family_name(proofs.rules[s.rule].name) for s in steps if s.rule != FOLDING}
     few = tuple(r for r in rules if r.name in used)
     return few if enough(few) else rules
 

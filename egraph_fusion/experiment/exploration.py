@@ -17,7 +17,7 @@ from egraph_fusion.experiment.explanation import Explanation, Problem, explain
 from egraph_fusion.experiment.expressions import graph_of, shown
 from egraph_fusion.experiment.extraction import Extracted, extract, terms_of_graph
 from egraph_fusion.experiment.leaves import Leaf
-from egraph_fusion.experiment.misses import Miss, nearest_miss
+from egraph_fusion.experiment.misses import Miss, left_out, nearest_miss
 from egraph_fusion.experiment.page import page
 from egraph_fusion.experiment.printing import Printer, Reader
 from egraph_fusion.experiment.queries import Query, Term, query, with_query
@@ -137,7 +137,7 @@ class Exploration:
         return explain(problem, whole.saturation, whole._roots(asked), time_limit)
 
     def why_not(self, rule: Rule | str) -> Miss:
-        """Return what kept a rule (of this run, or any other) from firing, where it came nearest.
+        """Return what kept a rule from firing, where it came nearest; also that it was left out.
 
         Raises RuleError for a name that no rule has.
         """
@@ -148,7 +148,8 @@ class Exploration:
             reason = f"its level is {wanted.level!r}, the run admits up to {self.numerics!r}"
             return Miss(wanted.name, "level", "", (reason,))
         instances = [i for d in wanted.directions() for i in d.instances()]
-        return nearest_miss(self._view, self._printer, instances, self.numerics != "real")
+        miss = nearest_miss(self._view, self._printer, instances, self.numerics != "real")
+        return miss if wanted in self.rules else left_out(miss)
 
     def near_misses(self) -> tuple[Miss, ...]:
         """Return `why_not` of every rule of this run that did not fire though its operators occur.

@@ -27,6 +27,7 @@ from egraph_fusion.rulesets.pattern import (
     Output,
     Pattern,
     Tensor,
+    children,
 )
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import Source
@@ -179,3 +180,8 @@ def class_of(p: Pattern, b: Binding) -> int:
     if p in b.classes:
         return b.classes[p]
     return next(c for q, c in b.classes.items() if isinstance(q, Output) and q.of == p)
+
+
+def levels(p: Pattern) -> int:
+    """Return the levels of a term, its leaves included."""
+    return 1 + max(map(levels, children(p)), default=0)

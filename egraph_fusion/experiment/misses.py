@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from egraph_fusion.egraph.state import OUT
@@ -30,6 +30,8 @@ from egraph_fusion.rulesets.pattern import (
 )
 from egraph_fusion.rulesets.rule import Rule
 
+ENDED = "its conditions hold, but the run ended before it was applied here"
+LEFT_OUT = "it was not among the rules of this run"
 SHOWN = 3
 """Missing things that are told of one place."""
 
@@ -40,7 +42,7 @@ class Miss:
 
     `kind` is "guard" (the left side matches, a condition does not hold), "operand" (a part of the
     left side does not match), "absent" (its operators do not occur), "level" (above the run's
-    numerics), "budget" (a limit stopped the run first) or "" for a rule that fired `hits` times.
+    numerics), "left out" (not among the run's rules) or "" for a rule that fired `hits` times.
     """
 
     rule: str
@@ -76,6 +78,13 @@ class _Near:
     @property
     def rank(self) -> tuple[int, int]:
         return (len(self.reasons), -self.score)
+
+
+def left_out(miss: Miss) -> Miss:
+    """Return what is to be said of a rule that was none of the run's: that, and what else fails."""
+    if ENDED in miss.reasons:
+        return replace(miss, kind="left out", reasons=(f"{LEFT_OUT}; it would fire here",))
+    return replace(miss, reasons=(LEFT_OUT, *miss.reasons))
 
 
 def nearest_miss(view: View, printer: Printer, instances: Sequence[Rule], tame: bool) -> Miss:
@@ -150,7 +159,7 @@ def _right_refused(view: View, r: Rule, b: Binding) -> tuple[str, ...]:
     try:
         right_side(view, r, b, lambda n: view.by_key[n.constructor, n.children, n.attrs])
     except KeyError:
-        return ("its conditions hold, but the run ended before it was applied here",)
+        return (ENDED,)
     except REFUSALS as e:
         return (f"the right side cannot be made: {e}",)
     return ("it holds here, and the term it makes is known already",)
