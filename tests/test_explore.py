@@ -217,3 +217,14 @@ def test_limits_end_the_run_with_what_was_found() -> None:
     found = ef.explore(p, node_limit=60, iter_limit=6)
     assert found.stop_reason in ("nodes", "iterations", "matches")
     assert found.extract().totals.ops <= 12
+
+
+def test_a_constant_that_overflows_when_folded_is_left_to_run_time() -> None:
+    k = ef.constant("k", np.array([1000, 1], np.float32))
+    x = ef.tensor("x", (2,))
+    found = ef.explore(x * ops.exp(k), rules=[]).extract()
+    assert str(found.expression) == "(x * exp(k))"
+    squared = ef.explore(
+        x + ops.exp(ef.constant("h", np.array([80, 1], np.float32))) ** 2.0
+    ).extract()
+    assert "folded" not in str(squared.expression)

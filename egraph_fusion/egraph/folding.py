@@ -23,6 +23,14 @@ Step = tuple[str, Sequence["int | None"], Mapping[str, Any]]
 ROUNDS_ITSELF = ("Cast", "QuantizeLinear", "DequantizeLinear", "Shape", "Size", "BitShift")
 
 
+class NotFiniteError(OptimizeError):
+    """A class of constants holds what is not finite, made of operands that are."""
+
+    def __init__(self, eclass: int) -> None:
+        super().__init__("folding constants gave a value that is not finite")
+        self.eclass = eclass
+
+
 def _finite(array: Array) -> bool:
     return not DType.of(array.dtype).is_float or bool(np.isfinite(array.astype(np.float64)).all())
 
@@ -151,4 +159,4 @@ class Folder:
         for k in operands:
             if k is not None and not _finite(self._wide(k)):
                 return
-        raise OptimizeError("folding constants gave a value that is not finite")
+        raise NotFiniteError(eclass)

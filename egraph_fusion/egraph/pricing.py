@@ -49,13 +49,15 @@ def _features(op: str, flops: int, outs: Sequence[TensorType], original: bool) -
 class Prices:
     """Prices of the e-nodes of one state; None for a node that may not be chosen.
 
-    `allowed` says whether a node that a rule made can be written in the model's opset.
+    `allowed` says whether a node that a rule made can be written in the model's opset; `unfolded`
+    classes of constants are computed at run time.
     """
 
     interner: Interner
     state: EState
     model: CostModel
     allowed: Allowed | None = None
+    unfolded: frozenset[int] = frozenset()
     known: dict[tuple[Any, ...], int | None] = field(
         default_factory=dict[tuple[Any, ...], int | None]
     )
@@ -89,7 +91,7 @@ class Prices:
     def _small(self, eclass: int) -> bool:
         """Whether a class is one constant of at most `FOLD_LIMIT` elements."""
         kind = self.type_of(eclass)
-        if eclass not in self.state.constant or kind is None:
+        if eclass not in self.state.constant or eclass in self.unfolded or kind is None:
             return False
         return isinstance(kind.size, int) and kind.size <= foldable.FOLD_LIMIT
 

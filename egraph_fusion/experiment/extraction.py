@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from egraph_fusion.egraph.choosing import offer
+from egraph_fusion.egraph.choosing import Offer
 from egraph_fusion.egraph.counting import Totals, totals
 from egraph_fusion.egraph.facts import load_graph
-from egraph_fusion.egraph.pricing import Prices
 from egraph_fusion.egraph.program import family_name
-from egraph_fusion.egraph.rebuild import rebuild
 from egraph_fusion.egraph.saturate import Saturation
+from egraph_fusion.egraph.writing import written
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.leaves import ABSENT, Leaf
 from egraph_fusion.experiment.printing import Reader
 from egraph_fusion.extract import EXTRACTORS
+from egraph_fusion.extract.choice import Choice
 from egraph_fusion.extract.cost import COST_MODELS, CostModel
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.ir.text import print_graph
@@ -88,11 +88,13 @@ def extract(
             f"no extractor is called {extractor!r}; there are {', '.join(EXTRACTORS)}"
         )
     loaded, state = found.loaded, found.states[-1]
-    prices = Prices(loaded.interner, state, model, expressible_in(loaded.graph))
-    offered = offer(loaded, state, prices)
-    choice = EXTRACTORS[extractor](offered.snapshot, seconds)
     names = [t.rule.name for t in found.program.rules]
-    made = rebuild(loaded, state, prices, offered.chosen(choice), offered.order(choice), names)
+    allowed = expressible_in(loaded.graph)
+
+    def choose(offered: Offer) -> Choice:
+        return EXTRACTORS[extractor](offered.snapshot, seconds)
+
+    made, choice = written(loaded, state, model, allowed, choose, names)
     counts = totals(made.graph)
     uses: dict[str, int] = {}
     for number, count in sorted(made.uses.items()):

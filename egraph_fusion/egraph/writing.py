@@ -1,0 +1,53 @@
+"""The cheapest graph of a state, written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from egraph_fusion.egraph.choosing import Offer, offer
+from egraph_fusion.egraph.facts import Loaded
+from egraph_fusion.egraph.folding import NotFiniteError
+from egraph_fusion.egraph.pricing import Allowed, Prices
+from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
+from egraph_fusion.egraph.state import EState
+from egraph_fusion.extract.choice import Choice
+from egraph_fusion.extract.cost import CostModel
+
+RETRIES = 20
+"""Constants that may turn out not to be finite, and are left to be computed at run time."""
+
+
+def written(
+    loaded: Loaded,
+    state: EState,
+    model: CostModel,
+    allowed: Allowed | None,
+    choose: Callable[[Offer], Choice],
+    names: Sequence[str],
+) -> tuple[Rebuilt, Choice]:
+    """Return the graph that `choose` picks.
+
+    What overflows when it is folded is computed at run time instead.  Raises OptimizeError if
+    nothing can be written down.
+    """
+    prices = Prices(loaded.interner, state, model, allowed)
+    for _ in range(RETRIES):
+        try:
+            return _written(loaded, state, prices, choose, names)
+        except NotFiniteError as e:
+            unfolded = prices.unfolded | {e.eclass}
+            prices = Prices(loaded.interner, state, model, allowed, unfolded)
+    return _written(loaded, state, prices, choose, names)
+
+
+def _written(
+    loaded: Loaded,
+    state: EState,
+    prices: Prices,
+    choose: Callable[[Offer], Choice],
+    names: Sequence[str],
+) -> tuple[Rebuilt, Choice]:
+    offered = offer(loaded, state, prices)
+    choice = choose(offered)
+    chosen, order = offered.chosen(choice), offered.order(choice)
+    return rebuild(loaded, state, prices, chosen, order, names), choice
