@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets import functions, guards
 from egraph_fusion.rulesets.catalogue import (
     ALL,
@@ -56,14 +57,25 @@ def __getattr__(name: str) -> Any:
 
 def tensors(names: str) -> tuple[Tensor, ...]:
     """Return pattern tensors, one for each name: `"a b"` gives two."""
-    return tuple(map(Tensor, names.split()))
+    return tuple(map(Tensor, _identifiers(names)))
 
 
 def attrs(names: str) -> tuple[Attribute, ...]:
     """Return attribute variables, one for each name."""
-    return tuple(map(Attribute, names.split()))
+    return tuple(map(Attribute, _identifiers(names)))
 
 
 def many(name: str) -> Many:
     """Return a variable for one or more operands of an n-ary operator."""
-    return Many(name)
+    found = _identifiers(name)
+    if len(found) != 1:
+        raise RuleError(f"many takes the name of one variable, got {name!r}")
+    return Many(found[0])
+
+
+def _identifiers(names: str) -> list[str]:
+    found = names.replace(",", " ").split()
+    for name in found:
+        if not (name.isidentifier() and name.isascii()):
+            raise RuleError(f"a variable is a word of letters, digits and _, got {name!r}")
+    return found

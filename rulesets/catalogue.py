@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets import associative, commutative, distributive
@@ -59,16 +60,20 @@ NAMED_SETS: dict[str, tuple[Rule, ...]] = _named_sets()
 
 
 def select(
-    rules: Sequence[Rule | str] | str | Path, without: Iterable[str] = ()
+    rules: Sequence[Rule | str] | Rule | str | Path, without: Iterable[str] = ()
 ) -> tuple[Rule, ...]:
     """Return the rules that `rules` names (rules, names of ours, or a Python file), less `without`.
+
+    One rule alone stands for itself.
 
     Raises RuleError for a name that no rule has, a name used twice, or an unusable file.
     """
     if isinstance(rules, str | Path):
         rules = rules_in_file(Path(rules))
+    if isinstance(rules, Rule) or not isinstance(cast("object", rules), Iterable):
+        rules = (cast("Rule", rules),)
     ours = {r.name: r for r in default_rules()}
-    found = [_named(ours, r) if isinstance(r, str) else r for r in rules]
+    found = [_rule(ours, r) for r in cast("Iterable[object]", rules)]
     names = [r.name for r in found]
     for name in names:
         if names.count(name) > 1:
@@ -82,6 +87,14 @@ def select(
 def find(name: str) -> Rule:
     """Return the rule of ours called `name`; RuleError lists names like it if there is none."""
     return _named({r.name: r for r in default_rules()}, name)
+
+
+def _rule(ours: dict[str, Rule], given: object) -> Rule:
+    if isinstance(given, str):
+        return _named(ours, given)
+    if not isinstance(given, Rule):
+        raise RuleError(f"rules are rules, names of ours or a file's path, got {given!r}")
+    return given
 
 
 def _named(ours: dict[str, Rule], name: str) -> Rule:

@@ -78,6 +78,12 @@ def one_element(a: Shape) -> bool:
     return all(d == 1 for d in a)
 
 
+@declare_guard(Form.TYPE, 1)
+def scalar(a: Shape) -> bool:
+    """The tensor has rank 0."""
+    return not a
+
+
 @declare_guard(Form.TYPE, 2)
 def rank_at_least(a: Shape, rank: int) -> bool:
     """The tensor has at least this rank."""
@@ -144,6 +150,12 @@ def fits_reduced(k: Shape, x: Shape, axes: AttrValue, keepdims: AttrValue) -> bo
 def different(a: AttrValue, b: AttrValue) -> bool:
     """The two attributes differ."""
     return a != b
+
+
+@declare_guard(Form.TYPE, 2)
+def disjoint(axes: AttrValue, others: AttrValue) -> bool:
+    """The two attributes have no axis in common; both count from the front."""
+    return not {*_ints(axes)} & {*_ints(others)}
 
 
 @declare_guard(Form.TYPE, 5)

@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis.errors import HypothesisException, HypothesisWarning
 
+from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import Array
+from egraph_fusion.rulesets.catalogue import find
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import Apply, Many, Pattern, walk
 from egraph_fusion.rulesets.rule import Rule
@@ -158,7 +160,7 @@ class _Search:
 
 
 def verify(
-    rule: Rule,
+    rule: Rule | str,
     max_examples: int = 200,
     seed: int = 0,
     time_limit: float | None = None,
@@ -166,7 +168,7 @@ def verify(
     check_guards: bool = True,
     least: int = LEAST,
 ) -> Verification:
-    """Try to refute the claim that `rule` makes.
+    """Try to refute the claim that `rule`, or the rule of ours of that name, makes.
 
     Examples are shared out over the operators and arities that the rule stands for, `least` for
     each at the least (if `max_examples` is not less).  The same seed
@@ -174,6 +176,9 @@ def verify(
     reports guards without which the rule holds.  Raises RuleError for a rule with an operator that
     has no meaning over the reals, unless its level is exact or its dtypes are integers.
     """
+    rule = find(rule) if isinstance(rule, str) else rule
+    if max_examples < 1:
+        raise RuleError(f"max_examples={max_examples}: a rule is tried at least once")
     start = time.monotonic()
     deadline = None if time_limit is None else start + time_limit
     search = _searched(rule, max_examples, seed, deadline, shrink, least=least)

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from egraph_fusion import pipeline
-from egraph_fusion.errors import EgraphFusionError, ModelError
+from egraph_fusion.errors import EgraphFusionError, ModelError, RuleError
+from egraph_fusion.experiment.expressions import graph_of, shown
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend.source import Source
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.rulesets import select
+from egraph_fusion.rulesets.pattern import Pattern
 from egraph_fusion.rulesets.rule import Rule
 
 Rules = Sequence[Rule | str] | str | Path | None
@@ -133,6 +135,10 @@ def compare_rulesets(
     optimised is a row with its reason; the other arguments are those of `optimize`.  Raises
     RuleError for unusable rules and ModelError if there is no model.
     """
+    if not isinstance(cast("object", rulesets), Mapping):
+        raise RuleError(
+            f"compare_rulesets takes rule sets by name, like {{'all': None}}, got {rulesets!r}"
+        )
     if not rulesets:
         raise ModelError("compare_rulesets needs at least one rule set, e.g. {'all': None}")
     chosen = {name: None if r is None else select(r) for name, r in rulesets.items()}
@@ -169,6 +175,9 @@ def _named(models: Models) -> Iterator[tuple[str, Source]]:
             yield from _named(m)
     elif isinstance(models, str | Path):
         yield from _files(Path(models))
+    elif isinstance(models, Pattern):
+        made = graph_of([models])
+        yield shown(models), made.graph
     else:
         yield (models.name if isinstance(models, Graph) else models.graph.name) or "graph", models
 

@@ -17,7 +17,7 @@ from egraph_fusion.experiment.leaves import ABSENT, Leaf
 from egraph_fusion.experiment.printing import Reader
 from egraph_fusion.extract import EXTRACTORS
 from egraph_fusion.extract.choice import Choice
-from egraph_fusion.extract.cost import COST_MODELS, CostModel
+from egraph_fusion.extract.cost import COST_MODELS, CostModel, Features
 from egraph_fusion.ir.graph import Graph
 from egraph_fusion.ir.text import print_graph
 from egraph_fusion.optimizer import expressible_in
@@ -81,13 +81,14 @@ def extract(
     Raises OptimizeError for an unknown cost model or extractor, and if nothing can be extracted.
     """
     model = COST_MODELS.get(cost) if isinstance(cost, str) else cost
-    if model is None:
+    if not callable(model):
         raise OptimizeError(f"no cost model is called {cost!r}; there are {', '.join(COST_MODELS)}")
     if extractor not in EXTRACTORS:
         raise OptimizeError(
             f"no extractor is called {extractor!r}; there are {', '.join(EXTRACTORS)}"
         )
     loaded, state = found.loaded, found.states[-1]
+    model = _exact(model)
     names = [t.rule.name for t in found.program.rules]
     allowed = expressible_in(loaded.graph)
 
@@ -105,6 +106,18 @@ def extract(
     return Extracted(
         made.graph, terms_of_graph(made.graph, leaves), price, counts, choice.gap, uses
     )
+
+
+def _exact(model: CostModel) -> CostModel:
+    """Return the model, made to say so where it gives no price that can be compared exactly."""
+
+    def price(features: Features) -> int:
+        found: object = model(features)
+        if not isinstance(found, int) or found < 0:
+            raise OptimizeError(f"a cost is an integer from 0 on; {model!r} gives {found!r}")
+        return found
+
+    return price
 
 
 def terms_of_graph(graph: Graph, leaves: Mapping[str, Leaf]) -> tuple[Pattern, ...]:
