@@ -13,6 +13,18 @@ class RuleError(EgraphFusionError):
     """A rewrite rule is malformed or a rule file cannot be used."""
 
 
+class UnverifiedRuleError(RuleError):
+    """A rule from outside is wrong, or cannot be tried; `snippet` is a program that shows it.
+
+    `message` is one line, `advice` what a caller that may skip verification can do.
+    """
+
+    def __init__(self, message: str, advice: str, snippet: str = "") -> None:
+        tail = f":\n{snippet}" if snippet else ""
+        super().__init__(f"{message}; {advice}{tail}")
+        self.message, self.advice, self.snippet = message, advice, snippet
+
+
 class OptimizeError(EgraphFusionError):
     """Saturation or extraction failed."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from egraph_fusion.errors import RuleError
+from egraph_fusion.errors import RuleError, UnverifiedRuleError
 from egraph_fusion.rulesets.catalogue import default_rules
 from egraph_fusion.rulesets.rule import Rule
 
@@ -13,6 +13,7 @@ EXAMPLES = 100
 """Examples that a rule must stand."""
 SECONDS = 20.0
 """Seconds in which it is tried."""
+ADVICE = "fix it, or use it unverified (verify=False, --no-verify)"
 
 
 def admit(rules: Iterable[Rule]) -> None:
@@ -24,20 +25,21 @@ def admit(rules: Iterable[Rule]) -> None:
     ours = frozenset(default_rules())
     for r in rules:
         if r not in ours:
-            problem = _problem(r)
-            if problem:
-                raise RuleError(problem)
+            message, snippet = _problem(r)
+            if message:
+                raise UnverifiedRuleError(message, ADVICE, snippet)
 
 
 @lru_cache(maxsize=1024)
-def _problem(rule: Rule) -> str:
+def _problem(rule: Rule) -> tuple[str, str]:
+    """Return in a line what is wrong, and a program that shows it; both empty for a good rule."""
     from egraph_fusion.rulesets.verification import verify  # it loads hypothesis
 
-    skip = "fix it, or use it unverified (verify=False, --no-verify)"
     try:
         found = verify(rule, EXAMPLES, time_limit=SECONDS, check_guards=False)
     except RuleError as e:
-        return f"rule {rule.name!r} cannot be verified: {e}; {skip}"
-    if found.counterexample is not None:
-        return f"rule {rule.name!r} is wrong; {skip}:\n{found.counterexample}"
-    return "" if found.ok else f"rule {rule.name!r} cannot be verified: {found.note}; {skip}"
+        return f"rule {rule.name!r} cannot be verified: {e}", ""
+    wrong = found.counterexample
+    if wrong is not None:
+        return f"rule {rule.name!r} is wrong: {' '.join(wrong.reason.split())}", str(wrong)
+    return ("", "") if found.ok else (f"rule {rule.name!r} cannot be verified: {found.note}", "")

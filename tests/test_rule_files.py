@@ -191,3 +191,25 @@ def test_a_rule_that_makes_the_e_graph_explode_stops_at_the_limit(tmp_path: Path
     found = ef.optimize(ef.load(path), rules=[blow], node_limit=500, iter_limit=30)
     assert found.report.stop_reason in ("nodes", "iterations", "matches")
     assert found.report.ops_after <= found.report.ops_before
+
+
+def test_the_command_prints_the_program_of_a_wrong_rule_so_that_it_runs(
+    file: Path, model: Path, tmp_path: Path
+) -> None:
+    file.write_text(WRONG)
+    command = [sys.executable, "-m", "egraph_fusion", "optimize", str(model)]
+    command += ["--rules", str(file), "-o", str(tmp_path / "out.onnx")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    first, _, program = done.stderr.partition("\n")
+    assert done.returncode == 1
+    assert first.startswith("error: rule 'wrong' is wrong: ")
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+
+
+def test_a_comparison_says_in_a_line_what_is_wrong(file: Path, model: Path) -> None:
+    file.write_text(WRONG)
+    (row,) = ef.compare_rulesets({"mine": file}, model).rows
+    assert row.error.startswith("rule 'wrong' is wrong: ")
+    assert "verify" not in row.error
+    assert "import" not in row.error

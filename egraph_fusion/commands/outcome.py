@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from egraph_fusion import terminal
-from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.errors import EgraphFusionError, UnverifiedRuleError
 
 
 @contextmanager
@@ -23,6 +23,11 @@ def errors(debug: bool) -> Generator[None]:
     except (EgraphFusionError, OSError, MemoryError) as error:
         if debug:
             raise
+        if isinstance(error, UnverifiedRuleError):
+            typer.echo(f"error: {terminal.printable(f'{error.message}; {error.advice}')}", err=True)
+            for line in error.snippet.splitlines():  # a program, to be run as it stands
+                typer.echo(terminal.printable(line), err=True)
+            raise typer.Exit(1) from None
         typer.echo(f"error: {terminal.one_line(error)}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from egraph_fusion import pipeline
-from egraph_fusion.errors import EgraphFusionError, ModelError, RuleError
+from egraph_fusion.errors import EgraphFusionError, ModelError, RuleError, UnverifiedRuleError
 from egraph_fusion.experiment.expressions import graph_of, shown
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend.source import Source
@@ -234,5 +234,6 @@ def _row(model: str, name: str, graph: Graph, blocks: int, options: Mapping[str,
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    said = error.message if isinstance(error, UnverifiedRuleError) else str(error)
+    text = " ".join(said.split())
     return text if isinstance(error, EgraphFusionError) else f"{type(error).__name__}: {text}"
