@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.tensors import DType
@@ -108,7 +108,7 @@ def _wrong_output(p: Output) -> Iterator[str]:
     parts = dict(of.attrs).get("split")
     if of.op == "Split" and isinstance(parts, tuple):
         count = len(parts)
-    index: object = p.index
+    index = cast("object", p.index)
     if not isinstance(index, int) or index < 0 or (count is not None and index >= count):
         having = "an index counts from 0" if count is None else f"{of.op} has {count} outputs"
         yield f"{p}: {having}"
@@ -128,7 +128,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 def _wrong_value(op: str, name: str, value: object) -> Iterator[str]:
     kind = OPERATORS[op].attr(name).kind
     several = kind.endswith("s")
-    items = value if isinstance(value, tuple) else (value,)
+    items = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
     fitting = all(isinstance(v, KINDS[kind]) for v in items)
     if isinstance(value, tuple) is not several or not fitting:
         wanted = f"a tuple of {kind}" if several else f"one {kind}"

@@ -8,12 +8,13 @@ import resource
 import runpy
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO, cast
 
+from egraph_fusion.rulesets import catalogue
 from egraph_fusion.rulesets.rule import Rule
 
 MEMORY = 4 << 30
@@ -49,16 +50,28 @@ def _ran(path: Path) -> dict[str, Any]:
     try:
         namespace = runpy.run_path(str(path))
     except SyntaxError as e:
-        return {"error": f"{e.filename or path}:{e.lineno}: {e.msg}"}
+        line = "" if e.lineno is None else f":{e.lineno}"
+        return {"error": f"{e.filename or path}{line}: {e.msg}"}
     except MemoryError as e:
         limit = f"more than {MEMORY >> 30} GiB of memory"
         return {"error": f"{_place(path, e.__traceback__)}: takes {limit}"}
     except BaseException as e:  # whatever the file does is the file's error
-        return {"error": f"{_place(path, e.__traceback__)}: {type(e).__name__}: {e}"}
-    return {"values": [v for v in namespace.values() if _holds_rules(v)]}
+        return {"error": f"{_place(path, e.__traceback__)}: {type(e).__name__}: {_said(e)}"}
+    ours = {id(v) for v in vars(catalogue).values() if isinstance(v, tuple)}
+    return {"values": [v for v in namespace.values() if id(v) not in ours and _holds_rules(v)]}
+
+
+def _said(error: BaseException) -> str:
+    """Return an exception's text, which its class may not be able to give."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be shown)"
 
 
 def _holds_rules(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_rules, cast("Mapping[object, object]", value).values()))
     members = cast("list[object]", value) if isinstance(value, list | tuple) else [value]
     return any(isinstance(m, Rule) for m in members)
 

@@ -7,7 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ GRACE = 5.0
 
 
 def rules_in_file(path: Path, time_limit: float | None = LIMIT) -> tuple[Rule, ...]:
-    """Return the rules that a Python file defines at its top level, alone or in sequences.
+    """Return the rules at the top level of a Python file: alone, in sequences or mappings.
 
     The file runs in a process of its own, so that it can neither hang nor end this one, nor change
     it.  Raises RuleError, naming the file and line, for a file that cannot be read, raises, defines
@@ -41,6 +41,9 @@ def rules_in_file(path: Path, time_limit: float | None = LIMIT) -> tuple[Rule, .
 
 def _rules(values: Iterable[object]) -> Iterator[Rule]:
     for value in values:
+        if isinstance(value, Mapping):
+            yield from _rules(cast("Mapping[object, object]", value).values())
+            continue
         several = isinstance(value, list | tuple)
         members = cast("Iterable[object]", value) if several else (value,)
         yield from (m for m in members if isinstance(m, Rule))

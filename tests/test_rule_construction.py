@@ -39,7 +39,7 @@ def test_integers_that_float64_does_not_hold_are_refused(number: Any) -> None:
     x = ef.tensor("x", (2,), "int64")
     for term in (a, x):
         with pytest.raises(RuleError, match=f"which {number} is not"):
-            term + number
+            pattern(term + number)
 
 
 @pytest.mark.parametrize("other", ["s", b"s", None, 1j, np.array([1.0, 2.0]), [1], 10**400])
@@ -53,7 +53,7 @@ def test_matrices_are_not_multiplied_by_numbers() -> None:
     cases: list[tuple[Any, Any]] = [(UNCHECKED, 2.0), (2.0, UNCHECKED), (UNCHECKED, None)]
     for left, right in cases:
         with pytest.raises(RuleError):
-            left @ right
+            pattern(left @ right)
 
 
 def test_a_number_may_be_the_base_of_a_power() -> None:

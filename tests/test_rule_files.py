@@ -213,3 +213,28 @@ def test_a_comparison_says_in_a_line_what_is_wrong(file: Path, model: Path) -> N
     assert row.error.startswith("rule 'wrong' is wrong: ")
     assert "verify" not in row.error
     assert "import" not in row.error
+
+
+def test_rules_in_a_mapping_are_found_and_imported_ones_are_not_the_files(file: Path) -> None:
+    file.write_text(f'from egraph_fusion.rulesets import ALL\n{GOOD}\nmine = {{"x": [factor]}}\n')
+    assert len(rules_in_file(file)) == 1
+    file.write_text(
+        "from egraph_fusion import rulesets\na, b = rulesets.tensors('a b')\n"
+        "kept = {'x': [rulesets.rule('one', a + b, b + a)],\n"
+        "        'y': rulesets.rule('two', a * b, b * a)}"
+    )
+    assert [r.name for r in rules_in_file(file)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class E(Exception):\n    def __str__(self): raise ValueError\nraise E", "py:3: E: (its"),
+        ("x\0y", "py: source code string cannot contain null bytes"),
+    ],
+)
+def test_errors_without_a_text_or_a_line(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ef.RuleError) as caught:
+        rules_in_file(file)
+    assert said in str(caught.value)

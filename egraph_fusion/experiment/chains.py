@@ -66,8 +66,8 @@ def _rule(proofs: Proofs, terms: _Terms, r: Rewrite) -> Rule:
     """Return the rule of a rewrite; that of folding says what a term of constants is."""
     if r.rule != FOLDING:
         return proofs.rules[r.rule]
-    ends = terms.of(r.old), terms.of(r.new)
-    return Rule(FOLDED, *(ends if r.forward else ends[::-1]), level="exact", dtypes="any")
+    left, right = (r.old, r.new) if r.forward else (r.new, r.old)
+    return Rule(FOLDED, terms.of(left), terms.of(right), level="exact", dtypes="any")
 
 
 def _step(rule: Rule, r: Rewrite, before: Pattern, after: Pattern) -> Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from egraph_fusion.egraph.choosing import Offer
 from egraph_fusion.egraph.counting import Totals, totals
@@ -112,7 +113,7 @@ def _exact(model: CostModel) -> CostModel:
     """Return the model, made to say so where it gives no price that can be compared exactly."""
 
     def price(features: Features) -> int:
-        found: object = model(features)
+        found = cast("object", model(features))
         if not isinstance(found, int) or found < 0:
             raise OptimizeError(f"a cost is an integer from 0 on; {model!r} gives {found!r}")
         return found
