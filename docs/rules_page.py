@@ -33,9 +33,9 @@ counted here; constant folding is done by the engine.
 - **dtypes**: what the claim is made for; *numeric* is floats and integers.
 - **level**: *exact*: bit for bit. *finite*: equal over the reals, and in floating point to rounding
   error where every intermediate is finite.
-- **FLOPs**: left and right side for matrices of 64 by 64 and images of 8 by 16 by 16, equal terms
-  counted once, of a schema the first operator. Where they are equal, a rule saves by what it makes
-  possible, or bytes.
+- **FLOPs**: left and right side where the verifier tries the rule on the most work (its shapes are
+  small), equal terms counted once, what is computed of constants not at all, of a schema the first
+  operator. Where they are equal, a rule saves by what it makes possible, bytes or operators.
 - **shown**: *proven*: both sides are one rational function of the elements, in any shape. *proven
   in shapes*: that in the shapes tried. *tested*: by random operands against exact arithmetic.
   All are tested too: `egraph-fusion rules verify`.

@@ -57,7 +57,7 @@ def _ran(path: Path) -> dict[str, Any]:
         return {"error": f"{_place(path, e.__traceback__)}: takes {limit}"}
     except BaseException as e:  # whatever the file does is the file's error
         return {"error": f"{_place(path, e.__traceback__)}: {type(e).__name__}: {_said(e)}"}
-    ours = {id(v) for v in vars(catalogue).values() if isinstance(v, tuple)}
+    ours = set(map(id, vars(catalogue).values()))
     return {"values": [v for v in namespace.values() if id(v) not in ours and _holds_rules(v)]}
 
 
