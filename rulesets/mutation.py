@@ -108,7 +108,8 @@ def judged(m: Mutant, first: int = FIRST, second: int = SECOND) -> Outcome:
         if quick.counterexample is not None:
             return Outcome(m.kind, str(m.rule), "refuted", quick.counterexample.reason)
         if not quick.ok:
-            return Outcome(m.kind, str(m.rule), "void", quick.note)
+            fate = "void" if quick.status == "void" else "missed"
+            return Outcome(m.kind, str(m.rule), fate, quick.note)
         if m.dropped is not None:
             return _without_guard(m, m.dropped, second)
         proof = prove(m.rule) if m.kind not in ("level", "dtypes") else None
@@ -146,7 +147,7 @@ def _mutated(r: Rule) -> Iterator[Mutant]:
         for side in change(r.rhs):
             yield from _built(kind, r, rhs=side)
     for i, g in enumerate(r.when):
-        if g.kind.form is not Form.GRAPH:
+        if g.kind.form is not Form.GRAPH and not g.kind.gain:
             for m in _built("guard", r, when=r.when[:i] + r.when[i + 1 :]):
                 yield replace(m, dropped=g)
     if r.level != "exact":
