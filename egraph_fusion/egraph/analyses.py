@@ -26,17 +26,18 @@ def has_interval(c: Constructor) -> bool:
     return c.op != OPAQUE and not c.outputs and OPERATORS[c.op].interval is not None
 
 
-def rules(c: Constructor) -> list[str]:
-    """Return the analysis rules of one constructor."""
+def rules(c: Constructor, constants: bool = True) -> list[str]:
+    """Return the analysis rules of one constructor, in a graph with or without constants."""
     if c.op == OPAQUE:
         return []
     lines = [*_types(c), *_inherited(c, "constant"), *_inherited(c, "tame"), *_varying(c)]
     if has_interval(c):
-        lines += [*_intervals(c), *_vague(c)]
+        lines += [*_intervals(c), *(_vague(c) if constants else ())]
     else:
         lines += _calm(c)
     if c.op in SPREADS:
-        lines.append(_line(c, ["(vague x0)"], ["(vague e)"], "types", "vague"))
+        if constants:
+            lines.append(_line(c, ["(vague x0)"], ["(vague e)"], "types", "vague"))
         lines += [_line(c, ["(= v (lo x0))"], ["(set (lo e) v)"], "facts", "lo")]
         lines += [_line(c, ["(= v (hi x0))"], ["(set (hi e) v)"], "facts", "hi")]
         lines.append(_line(c, ["(= v (splat x0))"], ["(set (splat e) v)"], "facts", "splat"))

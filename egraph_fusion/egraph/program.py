@@ -70,7 +70,7 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
         *FACTS.strip().splitlines(),
         f"(set (ty (Absent)) {interner.types(())})",
         *(rule_line(*row) for row in RULES),
-        *(line for c in ordered for line in analyses.rules(c)),
+        *(line for c in ordered for line in analyses.rules(c, bool(loaded.graph.constants))),
         *(line for c in uniforms for line in uniform.uniform_rules(c)),
         uniform.RULE,
         *(f"(relation dtypes-{g.name} (i64 i64))" for g in pairs),

@@ -186,7 +186,8 @@ class _Rebuilder:
             return self._name(eclass, former or None)
         if not former:
             return ""
-        name = self._fresh(f"{former}_unused") if former in self.types else former
+        taken = former in self.types or former in self.loaded.graph.outputs  # made elsewhere
+        name = self._fresh(f"{former}_unused") if taken else former
         self.types[name] = self.loaded.graph.types[former]
         return name
 
