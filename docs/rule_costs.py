@@ -6,7 +6,6 @@ from egraph_fusion.ir.dims import nominal
 from egraph_fusion.ir.graph import frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.tracing import node_flops
-from egraph_fusion.rulesets.guards import Guard
 from egraph_fusion.rulesets.pattern import Pattern
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verify_settings import settings_of
@@ -19,17 +18,13 @@ def flops(rule: Rule) -> tuple[int, int]:
     Of a schema, the first operator counts.  What is computed of constants alone costs nothing.
     """
     first = next(rule.instances())
-    constants = {p for g in first.when if _constant(g) for p in g.patterns}
+    constants = {p for g in first.when if g.name == "constant" for p in g.patterns}
     costs = [
         (_flops(s.left, constants), _flops(s.right, constants))
         for s in settings_of(first)
         if s.right is not None and not s.hollow
     ]
     return max(costs, key=lambda pair: pair[0])
-
-
-def _constant(g: Guard) -> bool:
-    return g.name == "constant"
 
 
 def _flops(side: Program, constants: set[Pattern]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets.pattern import Attribute, AttrTerm, Pattern
@@ -83,3 +84,8 @@ def declare_guard(
         return build
 
     return declare
+
+
+def ints(value: Any) -> tuple[int, ...]:
+    """Return the integers that an attribute holds, one or several."""
+    return (value,) if isinstance(value, int) else tuple(value)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import AttrValue
-from egraph_fusion.rulesets.guard_kinds import Form, declare_guard
+from egraph_fusion.rulesets.guard_kinds import Form, declare_guard, ints
 from egraph_fusion.rulesets.guards_operands import per_channel_shapes
-
-
-def _ints(value: AttrValue) -> tuple[int, ...]:
-    return tuple(v for v in value if isinstance(v, int)) if isinstance(value, tuple) else ()
 
 
 @declare_guard(Form.TYPE, 3)
 def pointwise(w: Shape, strides: AttrValue, pads: AttrValue) -> bool:
     """A convolution by `w` under these strides and pads combines the channels of each position."""
-    alone = all(d == 1 for d in w[2:]) and all(s == 1 for s in _ints(strides))
-    return alone and not any(_ints(pads))
+    alone = all(d == 1 for d in w[2:]) and all(s == 1 for s in ints(strides))
+    return alone and not any(ints(pads))
 
 
 @declare_guard(Form.TYPE, 4)

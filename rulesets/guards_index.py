@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.tensors import DType, broadcast
-from egraph_fusion.rulesets.guard_kinds import Form, declare_guard
+from egraph_fusion.rulesets.guard_kinds import Form, declare_guard, ints
 
 INTEGERS = (*(DType(f"{s}int{n}") for s in ("", "u") for n in (8, 16, 32, 64)), DType.BOOL)
 FRACTIONS = {DType.BFLOAT16: 8, DType.FLOAT16: 11, DType.FLOAT32: 24, DType.FLOAT64: 53}
@@ -45,14 +43,14 @@ def cuts_nothing_off(u: DType, t: DType) -> bool:
 @declare_guard(Form.TYPE, 3)
 def dropped_among(i: Shape, axis: AttrValue, axes: AttrValue) -> bool:
     """Of what Gather reads along `axis` at indices `i`, these axes are all axes of `i`."""
-    (start,) = _ints(axis)
-    return all(start <= a < start + len(i) for a in _ints(axes))
+    (start,) = ints(axis)
+    return all(start <= a < start + len(i) for a in ints(axes))
 
 
 @declare_guard(Form.TYPE, 3)
 def inserted_among(i: Shape, axis: AttrValue, axes: AttrValue) -> bool:
     """Axes inserted into what Gather reads along `axis` at indices `i` lie among those of `i`."""
-    (start,), new = _ints(axis), _ints(axes)
+    (start,), new = ints(axis), ints(axes)
     return all(start <= a < start + len(i) + len(new) for a in new)
 
 
@@ -78,9 +76,5 @@ def same_beside(k: Shape, a: Shape, b: Shape) -> bool:
 @declare_guard(Form.TYPE, 3)
 def keeps_axes(y: Shape, a: Shape, axes: AttrValue) -> bool:
     """`y` has the shape of `a` reduced along these axes, which stay with size 1."""
-    gone = _ints(axes)
+    gone = ints(axes)
     return y == tuple(1 if n in gone else d for n, d in enumerate(a))
-
-
-def _ints(value: Any) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(value)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.tensors import broadcast
-from egraph_fusion.rulesets.guard_kinds import Form, declare_guard
+from egraph_fusion.rulesets.guard_kinds import Form, declare_guard, ints
 
 
 @declare_guard(Form.VALUE, 1)
@@ -140,9 +138,9 @@ def fits_reduced(k: Shape, x: Shape, axes: AttrValue, keepdims: AttrValue) -> bo
     """`k` broadcasts into `x`, and in the same way into `x` reduced along these axes."""
     if not size_one_along_shapes(k, x, axes):
         return False
-    left = len(x) - len(_ints(axes))
+    left = len(x) - len(ints(axes))
     # Without the reduced axes, those before them stand further right, where `k` has others.
-    moved = k[: max((a + 1 + len(k) - len(x) for a in _ints(axes)), default=0)]
+    moved = k[: max((a + 1 + len(k) - len(x) for a in ints(axes)), default=0)]
     return bool(keepdims) or (len(k) <= left and all(d == 1 for d in moved))
 
 
@@ -155,7 +153,7 @@ def different(a: AttrValue, b: AttrValue) -> bool:
 @declare_guard(Form.TYPE, 2)
 def disjoint(axes: AttrValue, others: AttrValue) -> bool:
     """The two attributes have no axis in common; both count from the front."""
-    return not {*_ints(axes)} & {*_ints(others)}
+    return not {*ints(axes)} & {*ints(others)}
 
 
 @declare_guard(Form.TYPE, 5)
@@ -163,8 +161,8 @@ def lies_within(
     v: Shape, w: Shape, inner: AttrValue, outer: AttrValue, dilations: AttrValue
 ) -> bool:
     """With zeros around it, kernel `v` under pads `inner` is one like `w` under pads `outer`."""
-    steps = _ints(dilations)
-    wider = [o - i for o, i in zip(_ints(outer), _ints(inner), strict=True)]
+    steps = ints(dilations)
+    wider = [o - i for o, i in zip(ints(outer), ints(inner), strict=True)]
     if v[:2] != w[:2] or any(e < 0 or e % d for e, d in zip(wider, steps * 2, strict=True)):
         return False
     sides = zip(v[2:], wider[: len(steps)], wider[len(steps) :], steps, strict=True)
@@ -174,25 +172,25 @@ def lies_within(
 @declare_guard(Form.TYPE, 1)
 def identity_perm(perm: AttrValue) -> bool:
     """The permutation leaves every axis where it is."""
-    return _ints(perm) == tuple(range(len(_ints(perm))))
+    return ints(perm) == tuple(range(len(ints(perm))))
 
 
 @declare_guard(Form.TYPE, 1)
 def all_zero(amounts: AttrValue) -> bool:
     """Every number of the attribute is 0."""
-    return not any(_ints(amounts))
+    return not any(ints(amounts))
 
 
 @declare_guard(Form.TYPE, 1)
 def forwards(steps: AttrValue) -> bool:
     """No step of the attribute is negative: no axis is reversed."""
-    return all(s > 0 for s in _ints(steps))
+    return all(s > 0 for s in ints(steps))
 
 
 @declare_guard(Form.TYPE, 1)
 def swaps_last_two(perm: AttrValue) -> bool:
     """The permutation exchanges the last two axes and nothing else."""
-    p = _ints(perm)
+    p = ints(perm)
     n = len(p)
     return n > 1 and p == (*range(n - 2), n - 1, n - 2)
 
@@ -230,9 +228,5 @@ def broadcasts_into_shapes(a: Shape, b: Shape) -> bool:
 def size_one_along_shapes(k: Shape, x: Shape, axes: AttrValue) -> bool:
     """Whether shape `k` broadcasts into `x` and has size 1 along these axes of `x`."""
     shift = len(x) - len(k)
-    along = [a - shift for a in _ints(axes) if a >= shift]
+    along = [a - shift for a in ints(axes) if a >= shift]
     return broadcasts_into_shapes(k, x) and all(k[a] == 1 for a in along)
-
-
-def _ints(value: Any) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(value)

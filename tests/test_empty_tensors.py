@@ -13,6 +13,9 @@ from onnx.reference import ReferenceEvaluator
 from onnx_models import info, model_of
 
 import egraph_fusion as ef
+from egraph_fusion.ir.build import GraphBuilder
+from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.optimizer import optimize
 
 Array = NDArray[Any]
 WEIGHTS: dict[str, Array] = {
@@ -85,3 +88,13 @@ def test_operators_after_a_size_that_comes_out_of_the_data(name: str, optimize: 
     for x in (np.array([1, 0, 2, 0, 0, 3], np.float32), np.zeros(6, np.float32)):
         (right,) = ReferenceEvaluator(model).run(None, {"x": x})
         np.testing.assert_array_equal(session.run(None, {"x": x})[0], right)
+
+
+def test_an_output_that_is_an_operand_after_all_is_made_once() -> None:
+    b = GraphBuilder("empty", opset=21)
+    x = b.add_input("x", TensorType(DType.FLOAT32, (0,)))
+    for part in b.node("Split", [x], 3, axis=0, split=(0, 0, 0)):
+        b.output(part)
+    made = optimize(b.build()).graph
+    made.check()
+    assert [o for n in made.nodes for o in n.outputs if o in made.outputs] == list(made.outputs)

@@ -364,16 +364,6 @@ def test_a_reversal_is_not_taken_for_a_slice_of_everything() -> None:
     assert _ops(_optimized(b.build())).count("Slice") == 1
 
 
-def test_an_output_that_is_an_operand_after_all_is_made_once() -> None:
-    b = GraphBuilder("empty", opset=21)
-    x = b.add_input("x", TensorType(DType.FLOAT32, (0,)))
-    for part in b.node("Split", [x], 3, axis=0, split=(0, 0, 0)):
-        b.output(part)
-    made = optimize(b.build()).graph
-    made.check()
-    assert [o for n in made.nodes for o in n.outputs if o in made.outputs] == list(made.outputs)
-
-
 def test_unknown_rule_is_refused() -> None:
     with pytest.raises(RuleError, match="no rule is called"):
         optimize(_conv_norm(bias=True), without=["no-such-rule"])
