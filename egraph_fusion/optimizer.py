@@ -10,16 +10,18 @@ from typing import Any
 
 from egraph_fusion.arguments import checked
 from egraph_fusion.egraph.candidates import Candidate, best
-from egraph_fusion.egraph.choosing import offer
+from egraph_fusion.egraph.choosing import Offer
 from egraph_fusion.egraph.counting import totals
 from egraph_fusion.egraph.folding import Folds
-from egraph_fusion.egraph.pricing import Allowed, Prices
+from egraph_fusion.egraph.pricing import Allowed
 from egraph_fusion.egraph.program import ASSUMED, family_name
-from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
+from egraph_fusion.egraph.rebuild import Rebuilt
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.egraph.state import EState
+from egraph_fusion.egraph.writing import uses_by_rule, written
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.extract import EXTRACTORS
+from egraph_fusion.extract.choice import Choice
 from egraph_fusion.extract.cost import COST_MODELS
 from egraph_fusion.frontend import expressible
 from egraph_fusion.frontend.source import Source, graph_of
@@ -217,29 +219,22 @@ class _Extraction:
 
     def _extracted(self, state: EState, extractor: str) -> Candidate | None:
         """Return the best graph of a state; None, and a note, if it can't be written down."""
-        result = self.result
-        prices = Prices(result.loaded.interner, state, COST_MODELS[self.cost], self.allowed)
-        try:
-            offered = offer(result.loaded, state, prices)
+        result, model = self.result, COST_MODELS[self.cost]
+        names = [t.rule.name for t in result.program.rules]
+
+        def choose(offered: Offer) -> Choice:
             left = max(self.time_limit - self.clock.total, 1.0)
-            choice = EXTRACTORS[extractor](offered.snapshot, left)
-            names = [t.rule.name for t in result.program.rules]
-            chosen, order = offered.chosen(choice), offered.order(choice)
-            rebuilt = rebuild(result.loaded, state, prices, chosen, order, names, self.folds)
+            return EXTRACTORS[extractor](offered.snapshot, left)
+
+        try:
+            rebuilt, choice = written(
+                result.loaded, state, model, self.allowed, choose, names, self.folds
+            )
         except OptimizeError as e:
             self.notes.append(str(e))
             return None
-        uses, assumed = _named_uses(rebuilt, names), _assumptions(result, rebuilt)
+        uses, assumed = uses_by_rule(rebuilt.uses, names), _assumptions(result, rebuilt)
         return Candidate(rebuilt.graph, planned_blocks, uses, choice.gap, assumed)
-
-
-def _named_uses(rebuilt: Rebuilt, names: Sequence[str]) -> dict[str, int]:
-    """Count uses by rule: instances and directions of one rule are that rule."""
-    uses: dict[str, int] = {}
-    for number, count in sorted(rebuilt.uses.items()):
-        name = family_name(names[number])
-        uses[name] = uses.get(name, 0) + count
-    return uses
 
 
 def _assumptions(result: Saturation, rebuilt: Rebuilt) -> tuple[str, ...]:

@@ -207,3 +207,17 @@ def test_a_known_overflow_stays_one() -> None:
     g = graph(lambda x: x.op("Add", LOWEST).op("Add", LOWEST), F32, 2)
     x = np.array([1.0, 2.0], np.float32)
     assert np.isneginf(_run(ef.optimize(g).graph, x)).all()
+
+
+def test_what_overflows_when_folded_is_left_to_run_time_and_the_rest_still_improves() -> None:
+    def build(x: Term) -> Term:
+        wild = x.known([1000.0, 1.0]).op("Exp")
+        return x.op("Mul", x).op("Add", x.op("Mul", wild)).op("Mul", 2.0).op("Mul", 3.0)
+
+    g = graph(build, F32, 2)
+    done = ef.optimize(g)
+    assert done.report.notes == []
+    assert done.report.flops_after < done.report.flops_before
+    x = np.array([1.0, 2.0], np.float32)
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(_run(done.graph, x), _run(g, x), rtol=1e-6)

@@ -36,7 +36,7 @@ def rebuild(
     chosen: Mapping[int, ENode],
     order: Sequence[int],
     rule_names: Sequence[str],
-    folds: Folds | None = None,
+    folds: Folds,
 ) -> Rebuilt:
     """Return the graph of the chosen e-nodes.
 
@@ -45,7 +45,7 @@ def rebuild(
     OptimizeError if a folded constant is not finite.
     """
     names = tuple(rule_names)
-    return _Rebuilder(loaded, state, prices, chosen, names, folds or Folds()).build(order)
+    return _Rebuilder(loaded, state, prices, chosen, names, folds).build(order)
 
 
 @dataclass

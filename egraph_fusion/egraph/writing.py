@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from egraph_fusion.egraph.choosing import Offer, offer
 from egraph_fusion.egraph.facts import Loaded
-from egraph_fusion.egraph.folding import NotFiniteError
+from egraph_fusion.egraph.folding import Folds, NotFiniteError
 from egraph_fusion.egraph.pricing import Allowed, Prices
+from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
 from egraph_fusion.egraph.state import EState
 from egraph_fusion.extract.choice import Choice
@@ -24,20 +25,22 @@ def written(
     allowed: Allowed | None,
     choose: Callable[[Offer], Choice],
     names: Sequence[str],
+    folds: Folds | None = None,
 ) -> tuple[Rebuilt, Choice]:
-    """Return the graph that `choose` picks.
+    """Return the graph that `choose` picks; `folds` is shared by the states of a saturation.
 
     What overflows when it is folded is computed at run time instead.  Raises OptimizeError if
     nothing can be written down.
     """
+    folds = folds or Folds()
     prices = Prices(loaded.interner, state, model, allowed)
     for _ in range(RETRIES):
         try:
-            return _written(loaded, state, prices, choose, names)
+            return _written(loaded, state, prices, choose, names, folds)
         except NotFiniteError as e:
             unfolded = prices.unfolded | {e.eclass}
             prices = Prices(loaded.interner, state, model, allowed, unfolded)
-    return _written(loaded, state, prices, choose, names)
+    return _written(loaded, state, prices, choose, names, folds)
 
 
 def _written(
@@ -46,8 +49,18 @@ def _written(
     prices: Prices,
     choose: Callable[[Offer], Choice],
     names: Sequence[str],
+    folds: Folds,
 ) -> tuple[Rebuilt, Choice]:
     offered = offer(loaded, state, prices)
     choice = choose(offered)
     chosen, order = offered.chosen(choice), offered.order(choice)
-    return rebuild(loaded, state, prices, chosen, order, names), choice
+    return rebuild(loaded, state, prices, chosen, order, names, folds), choice
+
+
+def uses_by_rule(uses: Mapping[int, int], names: Sequence[str]) -> dict[str, int]:
+    """Count uses, given by number, by rule: instances and directions of one rule are that rule."""
+    counts: dict[str, int] = {}
+    for number, count in sorted(uses.items()):
+        name = family_name(names[number])
+        counts[name] = counts.get(name, 0) + count
+    return counts

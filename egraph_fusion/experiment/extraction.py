@@ -9,9 +9,8 @@ from typing import cast
 from egraph_fusion.egraph.choosing import Offer
 from egraph_fusion.egraph.counting import Totals, totals
 from egraph_fusion.egraph.facts import load_graph
-from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.saturate import Saturation
-from egraph_fusion.egraph.writing import written
+from egraph_fusion.egraph.writing import uses_by_rule, written
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.leaves import ABSENT, Leaf
@@ -98,10 +97,7 @@ def extract(
 
     made, choice = written(loaded, state, model, allowed, choose, names)
     counts = totals(made.graph)
-    uses: dict[str, int] = {}
-    for number, count in sorted(made.uses.items()):
-        name = family_name(names[number])
-        uses[name] = uses.get(name, 0) + count
+    uses = uses_by_rule(made.uses, names)
     own = {"flops": counts.flops, "bytes": counts.nbytes}
     price = own[cost] if isinstance(cost, str) and cost in own else choice.dag_cost
     return Extracted(
