@@ -15,6 +15,7 @@ from egraph_fusion.rulesets.functions import (
     leading,
     perm_reduced,
     shape_of,
+    trimmed,
 )
 from egraph_fusion.rulesets.guards import (
     along_last,
@@ -191,7 +192,8 @@ INDEXING = (
          level="exact", dtypes="any"),
     rule("where-expand", ops.where(branch, a, b), ops.where(c, a, b),
          [fits_between(branch, a, b)], level="exact", dtypes="any"),
-    rule("reshape-beside", g(reshaped, k), ops.reshape(g(a, k), attrs=q),
+    rule("reshape-beside", g(reshaped, k),
+         ops.reshape(g(a, ops.reshape(k, shape=trimmed(k))), attrs=q),
          [same_beside(k, a, reshaped)], level="exact", dtypes="numeric",
          schema="movement past elementwise"),
     rule("flatten-average", ops.flatten(ops.global_average_pool(a), axis=1),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from egraph_fusion.errors import RuleError
-from egraph_fusion.ir.dims import Shape, product
+from egraph_fusion.ir.dims import Shape, product, without_leading_ones
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops.operator import normal_axis
 from egraph_fusion.rulesets.pattern import Attribute, Computed, Pattern
@@ -188,6 +188,16 @@ def shape_of(x: Shape) -> AttrValue:
 
     One dimension may be unknown: Reshape infers it.
     """
+    return _to_make(x)
+
+
+@_function
+def trimmed(k: Shape) -> AttrValue:
+    """The shape of a tensor without leading axes of size 1, for Reshape to make it."""
+    return _to_make(without_leading_ones(k))
+
+
+def _to_make(x: Shape) -> tuple[int, ...]:
     unknown = [n for n, d in enumerate(x) if not isinstance(d, int)]
     return tuple(-1 if [n] == unknown else _size((d,)) for n, d in enumerate(x))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from egraph_fusion.ir.dims import Shape
+from egraph_fusion.ir.dims import Shape, without_leading_ones
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.tensors import DType, broadcast
 from egraph_fusion.rulesets.guard_kinds import Form, declare_guard, ints
@@ -63,14 +63,14 @@ def fits_between(e: Shape, a: Shape, b: Shape) -> bool:
 
 @declare_guard(Form.TYPE, 3)
 def same_beside(k: Shape, a: Shape, b: Shape) -> bool:
-    """`k` broadcasts into `a` and `b`, and both have the same sizes from its first axis on.
+    """Without leading axes of size 1, `k` broadcasts into `a` and `b` and meets the same sizes.
 
-    Axes of size 1 before all others do not count as axes of `k`.
+    With them it broadcasts into `b`, too.
     """
-    rank = len(k) - next((n for n, d in enumerate(k) if d != 1), len(k))
-    if broadcast(k, a) != a or broadcast(k, b) != b:
+    own = without_leading_ones(k)
+    if broadcast(own, a) != a or broadcast(k, b) != b:
         return False
-    return a[len(a) - rank :] == b[len(b) - rank :]
+    return a[len(a) - len(own) :] == b[len(b) - len(own) :]
 
 
 @declare_guard(Form.TYPE, 3)

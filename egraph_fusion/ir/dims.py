@@ -157,6 +157,11 @@ def static(shape: Shape) -> tuple[int, ...] | None:
     return known if len(known) == len(shape) else None
 
 
+def without_leading_ones(shape: Shape) -> Shape:
+    """Return the shape from its first axis on that is not of size 1."""
+    return shape[next((n for n, d in enumerate(shape) if d != 1), len(shape)) :]
+
+
 def _substitute_atom(atom: str | FloorDiv, values: Mapping[str, Dim]) -> Dim:
     if isinstance(atom, str):
         return values.get(atom, symbol(atom))
