@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
+from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.pattern import (
     Apply,
@@ -16,24 +17,6 @@ from egraph_fusion.rulesets.pattern import (
     walk,
 )
 
-INDICES = {
-    ("Gather", 1),
-    ("GatherElements", 1),
-    ("GatherND", 1),
-    ("CumSum", 1),
-    ("OneHot", 0),
-}
-BOOLEAN = {("Where", 0)}
-"""Operands whose dtype is not the one that a rule's `dtypes` speaks of."""
-
-RESULTS = {
-    **dict.fromkeys(("ArgMax", "ArgMin", "Shape", "Size", "NonZero"), DType.INT64),
-    **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"), DType.BOOL),
-    **dict.fromkeys(("And", "Or", "Xor", "Not", "IsNaN", "IsInf"), DType.BOOL),
-}
-"""Operators whose results have a dtype of their own."""
-CONVERTING = ("Cast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "EyeLike")
-
 Source = Pattern | DType | None
 """Where a dtype is known from: a tensor, itself, or (None) the rule's `dtypes`."""
 
@@ -42,16 +25,20 @@ def foreign_parts(p: Pattern, expected: DType | None = None) -> Iterator[tuple[P
     """Yield the parts of a term that must be indices or truth values, with their dtype."""
     if expected is not None:
         yield p, expected
-    keeps = not isinstance(p, Apply) or (p.op not in RESULTS and p.op not in CONVERTING)
+    keeps = not isinstance(p, Apply) or _keeps(p.op)
     for i, a in enumerate(children(p)):
         wanted = _own(p.op, i) if isinstance(p, Apply) else None
         yield from foreign_parts(a, wanted or (expected if keeps else None))
 
 
 def _own(op: str, place: int) -> DType | None:
-    if (op, place) in INDICES:
-        return DType.INT64
-    return DType.BOOL if (op, place) in BOOLEAN else None
+    """Return the dtype of an operand that a rule's `dtypes` does not speak of."""
+    return OPERATORS[op].aside(place)
+
+
+def _keeps(op: str) -> bool:
+    """Whether the result has the dtype that the operands have."""
+    return OPERATORS[op].result == "operands"
 
 
 def number_source(p: Apply, place: int, above: Source, bound: Container[Pattern]) -> Source:
@@ -65,7 +52,7 @@ def number_source(p: Apply, place: int, above: Source, bound: Container[Pattern]
         return own
     beside = (a for i, a in enumerate(p.args) if i != place and _own(p.op, i) is None)
     found = (source(a, bound) for a in beside)
-    kept = None if p.op in RESULTS or p.op in CONVERTING else above
+    kept = above if _keeps(p.op) else None
     return next((s for s in found if s is not None), kept)
 
 
@@ -76,8 +63,8 @@ def source(p: Pattern, bound: Container[Pattern]) -> Source:
             return None
         case Output(of):
             return p if _converts(of) and p in bound else source(of, bound)
-        case Apply() if p.op in RESULTS:
-            return RESULTS[p.op]
+        case Apply() if isinstance(known := OPERATORS[p.op].result, DType):
+            return known
         case Apply() if _converts(p):
             to = dict(p.attrs).get("to")
             named = next((d for d in DType if d.value == to), None)
@@ -117,4 +104,4 @@ def leaf_dtypes(p: Pattern, dtype: DType) -> dict[Pattern, DType]:
 
 
 def _converts(p: Pattern) -> bool:
-    return isinstance(p, Apply) and p.op in CONVERTING
+    return isinstance(p, Apply) and OPERATORS[p.op].result == "other"

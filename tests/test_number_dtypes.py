@@ -72,3 +72,15 @@ def test_a_fraction_is_no_integer() -> None:
 def test_a_condition_lends_a_number_no_dtype() -> None:
     both = ops.where(c, a, 0.0) + ops.where(c, 0.0, a)
     assert verify(rule("r", both, a * 1.0, [guards.broadcasts_into(c, a)]), 60).ok
+
+
+def test_a_number_beside_a_product_of_bytes_has_the_dtype_of_its_sums() -> None:
+    rows, columns = ef.tensor("rows", (2, 3), "int8"), ef.tensor("columns", (3, 2), "int8")
+    r = rule(
+        "r",
+        ops.mat_mul_integer(a, b) + ops.mat_mul_integer(a, b),
+        ops.mat_mul_integer(a, b) * 2,
+        dtypes="int",
+    )
+    found, doubled = ops.mat_mul_integer(rows, columns), ops.mat_mul_integer(rows, columns) * 2
+    assert ef.explore(found + found, rules=[r]).equal(found + found, doubled)

@@ -28,12 +28,6 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import Source, foreign_parts
 
 GROUPS_OF = {"numeric": 4, "any": None, "float": 0, "int": 1, "uint": 2, "bool": 3}
-RANK_KEEPING = (
-    *("Transpose", "Slice", "Pad", "Tile", "Concat", "CumSum"),
-    *("Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"),
-)
-"""Operators whose result has as many dimensions as their first operand."""
-
 VALUE_ATOMS = {
     "nonneg": "(= {v}_lo (lo {v})) (>= {v}_lo 0.0)",
     "positive": "(= {v}_lo (lo {v})) (> {v}_lo 0.0)",
@@ -139,11 +133,14 @@ def _ranked_by(p: Pattern, bound: Container[Pattern]) -> Iterator[Pattern]:
         return
     if not isinstance(p, Apply):
         raise RuleError(f"the rank of {p} is not known: count its axes from the front")
-    kind = OPERATORS[p.op].kind
-    kept = kind is Kind.REDUCTION and p.rest is None and dict(p.attrs).get("keepdims", 1) == 1
-    if kind is not Kind.ELEMENTWISE and not kept and p.op not in RANK_KEEPING:
+    operator = OPERATORS[p.op]
+    broadcasts = operator.kind is Kind.ELEMENTWISE
+    kept = operator.keeps_rank or (
+        operator.kind is Kind.REDUCTION and p.rest is None and dict(p.attrs).get("keepdims", 1) == 1
+    )
+    if not broadcasts and not kept:
         raise RuleError(f"the rank of {p} is not known: count its axes from the front")
-    for a in p.args if kind is Kind.ELEMENTWISE else p.args[:1]:
+    for a in p.args if broadcasts else p.args[:1]:
         yield from _ranked_by(a, bound)
 
 

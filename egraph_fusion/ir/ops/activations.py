@@ -175,4 +175,4 @@ elementwise(
     body=body_of(_gelu),
 )
 elementwise("Swish", _swish, laws=ZERO, attrs=(_float("alpha", 1.0),), body=body_of(_swish))
-elementwise("Clip", _clip, (1, 3), result=first_dtype, interval=clip_interval)
+elementwise("Clip", _clip, (1, 3), dtype_of=first_dtype, interval=clip_interval)

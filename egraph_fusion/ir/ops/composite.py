@@ -19,6 +19,7 @@ from egraph_fusion.ir.ops.operator import (
     MappingRule,
     MappingType,
     Operator,
+    ResultDType,
     TypeRule,
     TypeRuleError,
     Types,
@@ -53,6 +54,8 @@ def composite(
     complete: Complete | None = None,
     outputs: int | None = 1,
     kind: Kind = Kind.NORMALIZATION,
+    result: ResultDType = "operands",
+    keeps_rank: bool = True,
 ) -> Operator:
     """Declare an operator whose operations are those of its body."""
     return register(
@@ -69,6 +72,8 @@ def composite(
             interval=interval,
             complete=complete,
             outputs=outputs,
+            result=result,
+            keeps_rank=keeps_rank,
         )
     )
 

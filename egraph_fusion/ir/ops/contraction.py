@@ -161,6 +161,7 @@ register(
             Attr("transA", "int", 0),
             Attr("transB", "int", 0),
         ),
+        keeps_rank=True,
     )
 )
 

@@ -115,6 +115,7 @@ CONV = register(
         flops=_conv_flops,
         attrs=(Attr("kernel_shape", "ints"), STRIDES, PADS, DILATIONS, GROUP, AUTO_PAD),
         complete=_complete,
+        keeps_rank=True,
     )
 )
 
@@ -267,5 +268,6 @@ register(
             Attr("output_shape", "ints"),
         ),
         complete=_transpose_complete,
+        keeps_rank=True,
     )
 )

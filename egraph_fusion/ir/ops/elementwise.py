@@ -28,6 +28,7 @@ from egraph_fusion.ir.ops.intervals import (
     where_interval,
 )
 from egraph_fusion.ir.ops.operator import (
+    Asides,
     Attr,
     Body,
     IntervalRule,
@@ -35,6 +36,7 @@ from egraph_fusion.ir.ops.operator import (
     Law,
     MappingType,
     Operator,
+    ResultDType,
     Scalar,
     Scalars,
     TypeRuleError,
@@ -50,7 +52,7 @@ from egraph_fusion.ir.ops.scalars_numpy import NumpyScalars
 from egraph_fusion.ir.ops.tracing import body_flops
 from egraph_fusion.ir.tensors import DType, TensorType, broadcast
 
-ResultDType = Callable[[Types, Attrs], DType]
+DTypeRule = Callable[[Types, Attrs], DType]
 
 
 def broadcast_type(types: Types, dtype: DType) -> tuple[TensorType, ...]:
@@ -90,21 +92,28 @@ def elementwise(
     *,
     laws: Law = Law.NONE,
     attrs: tuple[Attr, ...] = (),
-    result: ResultDType | None = None,
+    dtype_of: DTypeRule | None = None,
+    result: ResultDType = "operands",
+    asides: Asides = (),
     interval: IntervalRule | None = None,
     per_element: int | Callable[[Types], int] = 1,
     body: Body | None = None,
 ) -> Operator:
     """Declare an elementwise operator from its scalar meaning alone.
 
-    `result` gives the output dtype where it is not the operands' common one.  With a `body` in
+    `dtype_of` gives the output dtype where it is neither `result` nor the common one of the
+    operands that are not `asides`.  With a `body` in
     other operators, the body's operations count instead of one per element.
     """
     bounds = (arity, arity) if isinstance(arity, int) else arity
 
     def infer(types: Types, a: Attrs) -> tuple[TensorType, ...]:
-        dtype = result(types, a) if result else same_dtype(types)
-        return broadcast_type(types, dtype)
+        if dtype_of is not None:
+            return broadcast_type(types, dtype_of(types, a))
+        if isinstance(result, DType):
+            return broadcast_type(types, result)
+        alike = [t for i, t in enumerate(types) if i not in dict(asides)]
+        return broadcast_type(types, same_dtype(alike))
 
     def flops(ins: Types, outs: Sequence[TensorType], _a: Attrs) -> Dim:
         return elements(outs, per_element(ins) if callable(per_element) else per_element)
@@ -129,6 +138,8 @@ def elementwise(
             scalar=scalar,
             interval=interval,
             body=body,
+            result=result,
+            asides=asides,
         )
     )
 
@@ -154,10 +165,6 @@ def _fold(name: str) -> Scalar:
     return scalar
 
 
-def _boolean(_types: Types, _attrs: Attrs) -> DType:
-    return DType.BOOL
-
-
 def _cast_dtype(_types: Types, attrs: Attrs) -> DType:
     found = next((d for d in DType if d.value == attrs["to"]), DType.OTHER)
     if not (found.is_float or found.is_integer or found is DType.BOOL):
@@ -168,10 +175,6 @@ def _cast_dtype(_types: Types, attrs: Attrs) -> DType:
 def first_dtype(types: Types, _attrs: Attrs) -> DType:
     """Return the first operand's dtype."""
     return first(types).dtype
-
-
-def _branch_dtype(types: Types, _attrs: Attrs) -> DType:
-    return same_dtype(types[1:])
 
 
 def _mean(b: Scalars, x: Sequence[Any], a: Attrs) -> Any:
@@ -212,7 +215,7 @@ elementwise("Add", call("add"), 2, laws=AC, interval=corners(lambda p, q: p + q)
 elementwise("Sub", call("sub"), 2, interval=corners(lambda p, q: p - q))
 elementwise("Mul", call("mul"), 2, laws=AC, interval=corners(lambda p, q: p * q))
 elementwise("Div", call("div"), 2, interval=quotient_interval)
-elementwise("Pow", call("pow"), 2, result=first_dtype, interval=pow_interval)
+elementwise("Pow", call("pow"), 2, dtype_of=first_dtype, interval=pow_interval)
 elementwise("Mod", _mod, 2, attrs=(Attr("fmod", "int", 0),))
 for _name, _scalar, _interval in (("Max", "max", max_interval), ("Min", "min", min_interval)):
     elementwise(
@@ -252,11 +255,11 @@ elementwise("Asinh", call("asinh"), laws=ZERO | UP | Law.ODD)
 elementwise("Acosh", call("acosh"), laws=UP)
 elementwise("Atanh", call("atanh"), laws=ZERO | UP | Law.ODD)
 # Comparison and logic
-elementwise("Equal", call("eq"), 2, laws=Law.COMMUTATIVE, result=_boolean)
-elementwise("Less", call("lt"), 2, result=_boolean)
-elementwise("LessOrEqual", call("le"), 2, result=_boolean)
-elementwise("Greater", call("gt"), 2, result=_boolean)
-elementwise("GreaterOrEqual", call("ge"), 2, result=_boolean)
+elementwise("Equal", call("eq"), 2, laws=Law.COMMUTATIVE, result=DType.BOOL)
+elementwise("Less", call("lt"), 2, result=DType.BOOL)
+elementwise("LessOrEqual", call("le"), 2, result=DType.BOOL)
+elementwise("Greater", call("gt"), 2, result=DType.BOOL)
+elementwise("GreaterOrEqual", call("ge"), 2, result=DType.BOOL)
 elementwise("And", call("logical_and"), 2, laws=AC | Law.IDEMPOTENT)
 elementwise("Or", call("logical_or"), 2, laws=AC | Law.IDEMPOTENT)
 elementwise("Xor", call("logical_xor"), 2, laws=AC)
@@ -266,14 +269,14 @@ elementwise("BitwiseOr", call("bit_or"), 2, laws=AC | Law.IDEMPOTENT)
 elementwise("BitwiseXor", call("bit_xor"), 2, laws=AC)
 elementwise("BitwiseNot", call("bit_not"), laws=Law.INVOLUTION)
 elementwise("BitShift", _shift, 2, attrs=(Attr("direction", "str"),))
-elementwise("IsNaN", call("isnan"), result=_boolean)
+elementwise("IsNaN", call("isnan"), result=DType.BOOL)
 elementwise(
     "IsInf",
     _is_inf,
     attrs=(Attr("detect_negative", "int", 1), Attr("detect_positive", "int", 1)),
-    result=_boolean,
+    result=DType.BOOL,
 )
-elementwise("Where", call("select"), 3, result=_branch_dtype, interval=where_interval)
+elementwise("Where", call("select"), 3, asides=((0, DType.BOOL),), interval=where_interval)
 # Conversion and no-ops
-elementwise("Cast", _cast, attrs=(Attr("to", "str"),), result=_cast_dtype)
+elementwise("Cast", _cast, attrs=(Attr("to", "str"),), dtype_of=_cast_dtype, result="other")
 elementwise("Identity", _identity, per_element=0, interval=same_interval)

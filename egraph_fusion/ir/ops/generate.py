@@ -65,6 +65,7 @@ register(
         mapping=MANY,
         flops=no_flops,
         attrs=(Attr("start", "int", 0), Attr("end", "int")),
+        result=DType.INT64,
     )
 )
 register(
@@ -76,6 +77,7 @@ register(
         evaluate=_size,
         mapping=MANY,
         flops=no_flops,
+        result=DType.INT64,
     )
 )
 
@@ -113,6 +115,8 @@ register(
         flops=no_flops,
         attrs=(Attr("dtype", "str", ""), Attr("k", "int", 0)),
         pull=_eye_pull,
+        result="other",
+        keeps_rank=True,
     )
 )
 
@@ -149,5 +153,6 @@ register(
         flops=no_flops,
         attrs=(Attr("upper", "int", 1), Attr("k", "int", 0)),
         pull=_trilu_pull,
+        keeps_rank=True,
     )
 )

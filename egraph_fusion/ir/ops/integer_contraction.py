@@ -65,6 +65,8 @@ composite(
     _matmul_body,
     (),
     infer=_as_int32("MatMul"),
+    result=DType.INT32,
+    keeps_rank=False,
     kind=Kind.CONTRACTION,
 )
 composite(
@@ -74,6 +76,7 @@ composite(
     _conv_body,
     CONV.attrs,
     infer=_as_int32("Conv"),
+    result=DType.INT32,
     kind=Kind.CONTRACTION,
     complete=CONV.complete,
 )

@@ -52,8 +52,11 @@ def lookup_operator(
     pull: Pull,
     attrs: tuple[Attr, ...] = (),
     arity: tuple[int, int] = (2, 2),
+    *,
+    at: int = 1,
+    keeps_rank: bool = False,
 ) -> Operator:
-    """Declare an operator that reads elements at indices held by an operand."""
+    """Declare an operator that reads elements at indices held by operand number `at`."""
     return register(
         Operator(
             name=name,
@@ -65,6 +68,8 @@ def lookup_operator(
             flops=no_flops,
             attrs=attrs,
             pull=pull,
+            asides=((at, DType.INT64),),
+            keeps_rank=keeps_rank,
         )
     )
 
@@ -133,6 +138,7 @@ lookup_operator(
     _elements,
     _elements_pull,
     (Attr("axis", "int", 0, axis_of="operand"),),
+    keeps_rank=True,
 )
 
 
@@ -216,4 +222,5 @@ lookup_operator(
     _one_hot,
     _one_hot_pull,
     (Attr("axis", "int", -1, axis_of="result"), Attr("depth", "int")),
+    at=0,
 )

@@ -62,6 +62,7 @@ def reindexing(
     mapping: MappingType,
     attrs: tuple[Attr, ...] = (),
     complete: Complete | None = None,
+    keeps_rank: bool = False,
 ) -> Operator:
     """Declare a movement operator of one operand: result shape, numpy meaning, source index."""
 
@@ -100,6 +101,7 @@ def reindexing(
             attrs=attrs,
             pull=pull,
             complete=complete,
+            keeps_rank=keeps_rank,
         )
     )
 
@@ -295,6 +297,7 @@ reindexing(
     MappingType.SHUFFLE,
     (Attr("perm", "ints"),),
     _reversed_perm,
+    keeps_rank=True,
 )
 reindexing(
     "Expand",
@@ -311,4 +314,5 @@ reindexing(
     _tiled_source,
     MappingType.ONE_TO_MANY,
     (Attr("repeats", "ints"),),
+    keeps_rank=True,
 )

@@ -95,6 +95,8 @@ Evaluate = Callable[[Sequence[Array | None], Attrs], tuple[Array, ...]]
 MappingRule = Callable[[Types, Sequence[TensorType], Sequence[bool], Attrs], MappingType]
 Body = Callable[["Builder", Sequence[str], Attrs], tuple[str, ...]]
 Complete = Callable[["Types", dict[str, AttrValue]], dict[str, AttrValue]]
+ResultDType = DType | Literal["operands", "other"]
+Asides = tuple[tuple[int, DType], ...]
 Interval = tuple[float, float]
 IntervalRule = Callable[[Sequence[Interval], Attrs], Interval]
 
@@ -184,7 +186,10 @@ class Operator:
     (movement: output element number and index to operand elements), `reduction`, or `body`
     (composites: the same function written with other declared operators).  `outputs` is the number
     of outputs, None where the node says it.  `complete` supplies attributes whose default depends
-    on the operands (all axes, reversed perm, strides of 1, auto_pad resolved to pads).
+    on the operands (all axes, reversed perm, strides of 1, auto_pad resolved to pads).  `result` is
+    the dtype of the first output: always this one, that of the operands, or what an attribute or
+    one operand says.  `asides` are the operands with a dtype of their own, by place: indices (as
+    int64) and conditions.  `keeps_rank`: the first output has as many dimensions as operand 0.
     """
 
     name: str
@@ -203,6 +208,13 @@ class Operator:
     body: Body | None = None
     outputs: int | None = 1
     complete: Complete | None = None
+    result: ResultDType = "operands"
+    asides: Asides = ()
+    keeps_rank: bool = False
+
+    def aside(self, place: int) -> DType | None:
+        """Return the dtype of its own that the operand at `place` has, if any."""
+        return dict(self.asides).get(place)
 
     def attr(self, name: str) -> Attr:
         """Return the declaration of the attribute `name`."""

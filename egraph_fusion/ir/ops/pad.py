@@ -155,5 +155,6 @@ register(
         flops=no_flops,
         attrs=(Attr("mode", "str", "constant"), Attr("pads", "ints")),
         pull=_pull,
+        keeps_rank=True,
     )
 )

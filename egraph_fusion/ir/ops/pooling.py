@@ -136,6 +136,7 @@ def pool_operator(
             laws=laws,
             interval=interval,
             complete=_complete,
+            keeps_rank=True,
         )
     )
 
@@ -217,6 +218,7 @@ def _global_operator(
             flops=body_flops(name),
             attrs=attrs,
             body=body,
+            keeps_rank=True,
         )
     )
 

@@ -105,6 +105,7 @@ composite(
         Attr("saturate", "int", 1),
     ),
     infer=_quantize_infer,
+    result="other",
     mapping=ONE_TO_ONE,
     kind=Kind.OTHER,
 )
@@ -137,6 +138,7 @@ composite(
     _dequantize_body,
     (Attr("axis", "int", 1), Attr("block_size", "int", 0), Attr("output_dtype", "str", "")),
     infer=_dequantize_infer,
+    result="other",
     mapping=ONE_TO_ONE,
     kind=Kind.OTHER,
 )
@@ -172,6 +174,7 @@ composite(
     _dynamic_body,
     (),
     infer=_dynamic_infer,
+    result="other",
     mapping=fixed_mapping(MappingType.MANY_TO_MANY),
     outputs=3,
     kind=Kind.OTHER,

@@ -65,6 +65,7 @@ def _arg_operator(name: str, largest: bool) -> Operator:
                 Attr("keepdims", "int", 1),
                 Attr("select_last_index", "int", 0),
             ),
+            result=DType.INT64,
         )
     )
 
@@ -114,5 +115,6 @@ register(
             Attr("exclusive", "int", 0),
             Attr("reverse", "int", 0),
         ),
+        keeps_rank=True,
     )
 )

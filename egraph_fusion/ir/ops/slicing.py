@@ -99,6 +99,7 @@ register(
         flops=no_flops,
         attrs=(Attr("axis", "int", axis_of="operand"),),
         pull=_concat_pull,
+        keeps_rank=True,
     )
 )
 
@@ -226,6 +227,7 @@ reindexing(
         Attr("steps", "ints"),
     ),
     _slice_complete,
+    keeps_rank=True,
 )
 
 
@@ -290,6 +292,7 @@ reindexing(
     _to_space_source,
     MappingType.SHUFFLE,
     (Attr("blocksize", "int"), Attr("mode", "str", "DCR")),
+    keeps_rank=True,
 )
 reindexing(
     "SpaceToDepth",
@@ -298,4 +301,5 @@ reindexing(
     _to_depth_source,
     MappingType.SHUFFLE,
     (Attr("blocksize", "int"),),
+    keeps_rank=True,
 )
