@@ -13,7 +13,7 @@ import numpy as np
 from egraph_fusion.ir.graph import Attrs
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.contraction import einsum_terms
-from egraph_fusion.ir.ops.operator import integer, integers, number
+from egraph_fusion.ir.ops.reading import integer, integers, number
 from egraph_fusion.ir.ops.windows import view, windows
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.exact_groups import Group, combined, mapped, objects

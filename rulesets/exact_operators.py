@@ -16,7 +16,8 @@ import numpy as np
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind, Operator
-from egraph_fusion.ir.ops.operator import integer, integers, normalized
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import integer, integers
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.exact_contractions import (
     average_pool,

@@ -8,7 +8,7 @@ from typing import Any
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.dims import Shape, product, without_leading_ones
 from egraph_fusion.ir.graph import AttrValue
-from egraph_fusion.ir.ops.operator import normal_axis
+from egraph_fusion.ir.ops.reading import normal_axis
 from egraph_fusion.rulesets.pattern import Attribute, Computed, Pattern
 
 FUNCTIONS: dict[str, Callable[..., AttrValue]] = {}

@@ -12,7 +12,8 @@ import numpy as np
 from egraph_fusion.errors import EgraphFusionError, RuleError
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS
-from egraph_fusion.ir.ops.operator import normalized, types_of
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.exact_groups import Group
 from egraph_fusion.rulesets.exact_operators import apply_exactly

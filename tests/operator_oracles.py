@@ -17,7 +17,8 @@ from operator_samples import Sample
 
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Operator
-from egraph_fusion.ir.ops.operator import normalized, types_of
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.ir.tensors import DType
 
 Array = NDArray[Any]

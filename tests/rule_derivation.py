@@ -20,7 +20,8 @@ from egraph_fusion.egraph.language import Constructor, attr_ids
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import EgraphFusionError, RuleError
 from egraph_fusion.ir.ops import OPERATORS
-from egraph_fusion.ir.ops.operator import normalized, types_of
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.rulesets.pattern import Apply, Number, Pattern, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule
 

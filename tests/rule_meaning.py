@@ -11,7 +11,8 @@ import numpy as np
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import Array, AttrValue, frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
-from egraph_fusion.ir.ops.operator import normalized, types_of
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.functions import call
 from egraph_fusion.rulesets.guards import Form, Guard

@@ -10,7 +10,8 @@ from rule_meaning import Environment, attributes_of, evaluate, holds
 from egraph_fusion.errors import EgraphFusionError
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind
-from egraph_fusion.ir.ops.operator import normalized, types_of
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Output, Pattern, Tensor, walk
 from egraph_fusion.rulesets.rule import Rule
 

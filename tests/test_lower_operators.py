@@ -14,7 +14,8 @@ from operator_samples import SAMPLES, Array, Sample
 from egraph_fusion.codegen.expand import LoweringError
 from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.graph import Graph
-from egraph_fusion.ir.ops.operator import OPERATORS, normalized, types_of
+from egraph_fusion.ir.ops.operator import OPERATORS, normalized
+from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.ir.tensors import DType, TensorType
 
 REFUSED: Mapping[str, str] = {}

@@ -10,7 +10,8 @@ import egraph_fusion as ef
 from egraph_fusion import rulesets
 from egraph_fusion.errors import ModelError
 from egraph_fusion.ir.ops import OPERATORS
-from egraph_fusion.ir.ops.operator import TypeRuleError, normalized
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import TypeRuleError
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets import ops
 from egraph_fusion.rulesets.rule import rule

@@ -13,11 +13,8 @@ from operator_samples import SAMPLES, Sample
 from egraph_fusion.ir.dims import Dim, Shape, substitute, symbol
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind, Law, MappingType
-from egraph_fusion.ir.ops.operator import (
-    TypeRuleError,
-    normalized,
-    types_of,
-)
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import TypeRuleError, types_of
 from egraph_fusion.ir.ops.tracing import node_flops
 from egraph_fusion.ir.tensors import DType, TensorType
 

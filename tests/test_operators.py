@@ -15,12 +15,8 @@ from operator_samples import SAMPLES, Sample
 
 from egraph_fusion.ir.dims import Dim, substitute, symbol
 from egraph_fusion.ir.ops import OPERATORS, Kind
-from egraph_fusion.ir.ops.operator import (
-    Piece,
-    TypeRuleError,
-    normalized,
-    types_of,
-)
+from egraph_fusion.ir.ops.operator import Piece, normalized
+from egraph_fusion.ir.ops.reading import TypeRuleError, types_of
 from egraph_fusion.ir.ops.tracing import evaluate_body
 from egraph_fusion.ir.tensors import DType, TensorType
 

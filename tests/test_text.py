@@ -18,7 +18,7 @@ from egraph_fusion.errors import ModelError
 from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.dims import Dim, floordiv, symbol
 from egraph_fusion.ir.graph import Array, AttrValue, Constant, Graph, Node, frozen_attrs
-from egraph_fusion.ir.ops.operator import types_of
+from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.ir.text import parse_graph, print_graph
 

@@ -15,7 +15,8 @@ from operator_samples import SAMPLES, Sample
 
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops import OPERATORS
-from egraph_fusion.ir.ops.operator import normalized, types_of
+from egraph_fusion.ir.ops.operator import normalized
+from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.exact_functions import RealFunctions
 from egraph_fusion.rulesets.exact_numbers import UNDEFINED, Interval, Rounding, Value, from_array

@@ -7,7 +7,7 @@ import numpy as np
 from egraph_fusion.frontend.forms import CannotReadError, Form, Reading, operands, reads
 from egraph_fusion.ir.dims import static
 from egraph_fusion.ir.graph import AttrValue
-from egraph_fusion.ir.ops.operator import normal_axis
+from egraph_fusion.ir.ops.reading import normal_axis
 from egraph_fusion.ir.ops.resize import CROP
 
 # Resize before opset 11, and Upsample, have these without saying so.

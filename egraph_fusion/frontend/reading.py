@@ -18,7 +18,8 @@ from egraph_fusion.frontend.weights import read_tensor
 from egraph_fusion.frontend.workspace import Workspace, fold, follow, shape_arithmetic
 from egraph_fusion.ir.graph import AttrValue, Constant, Node, frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
-from egraph_fusion.ir.ops.operator import Attr, Operator, TypeRuleError, normalized
+from egraph_fusion.ir.ops.operator import Attr, Operator, normalized
+from egraph_fusion.ir.ops.reading import TypeRuleError
 from egraph_fusion.ir.tensors import DType, TensorType
 
 _NOT_COMPUTED_ON = {DType.OTHER, DType.STRING, DType.COMPLEX64, DType.COMPLEX128}

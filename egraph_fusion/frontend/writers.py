@@ -14,7 +14,7 @@ from egraph_fusion.frontend.inference import schema_of
 from egraph_fusion.frontend.types import ELEMENT_CODES
 from egraph_fusion.ir.graph import Array, AttrValue, Node
 from egraph_fusion.ir.ops import OPERATORS
-from egraph_fusion.ir.ops.operator import integer, integers
+from egraph_fusion.ir.ops.reading import integer, integers
 from egraph_fusion.ir.tensors import DType, TensorType
 
 OLDEST_WRITTEN = 7  # the first whose operators broadcast as numpy does

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from egraph_fusion.ir.graph import Graph, Node
-from egraph_fusion.ir.ops.operator import integer, integers
+from egraph_fusion.ir.ops.reading import integer, integers
 
 REGROUPS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 """Operators that keep the order of elements."""

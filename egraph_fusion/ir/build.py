@@ -10,7 +10,8 @@ import numpy as np
 from egraph_fusion.errors import ModelError
 from egraph_fusion.ir.graph import Array, AttrValue, Constant, Graph, Node, frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
-from egraph_fusion.ir.ops.operator import Operator, TypeRuleError, normalized
+from egraph_fusion.ir.ops.operator import Operator, normalized
+from egraph_fusion.ir.ops.reading import TypeRuleError
 from egraph_fusion.ir.tensors import TensorType
 
 

@@ -18,7 +18,8 @@ from egraph_fusion.ir.ops.intervals import (
     relu_interval,
     unit,
 )
-from egraph_fusion.ir.ops.operator import Attr, Body, Builder, Law, Scalar, Scalars, number
+from egraph_fusion.ir.ops.operator import Attr, Body, Builder, Law, Scalar, Scalars
+from egraph_fusion.ir.ops.reading import number
 
 UP, ZERO = Law.INCREASING, Law.ZERO_PRESERVING
 

@@ -21,12 +21,10 @@ from egraph_fusion.ir.ops.operator import (
     Operator,
     ResultDType,
     TypeRule,
-    TypeRuleError,
-    Types,
-    first,
     fixed_mapping,
     register,
 )
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first
 from egraph_fusion.ir.ops.scalars_numpy import accumulator
 from egraph_fusion.ir.ops.tracing import body_flops
 from egraph_fusion.ir.tensors import TensorType

@@ -9,19 +9,14 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Dim, Shape, product
 from egraph_fusion.ir.graph import Array, Attrs
-from egraph_fusion.ir.ops.operator import (
-    Attr,
-    Kind,
-    MappingType,
-    Operator,
+from egraph_fusion.ir.ops.operator import Attr, Kind, MappingType, Operator, fixed_mapping, register
+from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
     Types,
-    fixed_mapping,
     integer,
     known_shape,
     number,
     present,
-    register,
     same_dtype,
 )
 from egraph_fusion.ir.ops.scalars_numpy import accumulator

@@ -10,16 +10,13 @@ import numpy as np
 from egraph_fusion.ir.dims import Dim, Shape, product
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue
 from egraph_fusion.ir.ops.contraction import MANY, agree, widened
-from egraph_fusion.ir.ops.operator import (
-    Attr,
-    Kind,
-    Operator,
+from egraph_fusion.ir.ops.operator import Attr, Kind, Operator, register
+from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
     Types,
     integer,
     integers,
     known_shape,
-    register,
     same_dtype,
 )
 from egraph_fusion.ir.ops.windows import (

@@ -39,12 +39,14 @@ from egraph_fusion.ir.ops.operator import (
     ResultDType,
     Scalar,
     Scalars,
+    register,
+)
+from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
     Types,
     elements,
     first,
     present,
-    register,
     same_dtype,
     types_of,
 )

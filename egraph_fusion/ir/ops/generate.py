@@ -15,14 +15,11 @@ from egraph_fusion.ir.ops.operator import (
     MappingType,
     Operator,
     Piece,
-    TypeRuleError,
-    Types,
-    first,
     fixed_mapping,
-    integer,
     no_flops,
     register,
 )
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer
 from egraph_fusion.ir.tensors import DType, TensorType
 
 MANY = fixed_mapping(MappingType.MANY_TO_MANY)

@@ -24,9 +24,8 @@ from egraph_fusion.ir.ops.normalization import (
     per_channel,
     scaled,
 )
-from egraph_fusion.ir.ops.operator import (
-    Attr,
-    Builder,
+from egraph_fusion.ir.ops.operator import Attr, Builder
+from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
     Types,
     first,

@@ -7,15 +7,9 @@ from collections.abc import Sequence
 from egraph_fusion.ir.graph import Attrs
 from egraph_fusion.ir.ops.composite import composite, rank_of
 from egraph_fusion.ir.ops.convolution import CONV
-from egraph_fusion.ir.ops.operator import (
-    OPERATORS,
-    Builder,
-    Kind,
-    TypeRule,
-    TypeRuleError,
-    Types,
-)
+from egraph_fusion.ir.ops.operator import OPERATORS, Builder, Kind, TypeRule
 from egraph_fusion.ir.ops.quantization import through_body
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types
 from egraph_fusion.ir.tensors import DType, TensorType
 
 

@@ -19,15 +19,17 @@ from egraph_fusion.ir.ops.operator import (
     Piece,
     Pull,
     TypeRule,
+    fixed_mapping,
+    no_flops,
+    register,
+)
+from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
     Types,
     first,
-    fixed_mapping,
     integer,
     known_shape,
-    no_flops,
     normal_axis,
-    register,
 )
 from egraph_fusion.ir.ops.slicing import shape_of
 from egraph_fusion.ir.tensors import DType, TensorType

@@ -17,15 +17,11 @@ from egraph_fusion.ir.ops.operator import (
     MappingType,
     Operator,
     Piece,
-    TypeRuleError,
-    Types,
-    first,
     fixed_mapping,
-    integer,
-    integers,
     no_flops,
     register,
 )
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, integers
 from egraph_fusion.ir.tensors import TensorType, broadcast
 
 ShapeRule = Callable[[Shape, Attrs], Shape]

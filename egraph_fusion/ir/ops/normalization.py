@@ -17,14 +17,11 @@ from egraph_fusion.ir.ops.composite import (
     scalar_like,
     wide,
 )
-from egraph_fusion.ir.ops.operator import (
-    Attr,
-    Builder,
-    MappingType,
+from egraph_fusion.ir.ops.operator import Attr, Builder, MappingType, fixed_mapping
+from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
     Types,
     first,
-    fixed_mapping,
     integer,
     known_shape,
     normal_axis,

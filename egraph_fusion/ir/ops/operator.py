@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Any, Literal, Protocol
 
-from egraph_fusion.errors import EgraphFusionError
-from egraph_fusion.ir.dims import Dim, Shape, product
+from egraph_fusion.ir.dims import Dim
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue, Node
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, normal_axis
 from egraph_fusion.ir.tensors import DType, TensorType
 
 
@@ -51,10 +51,6 @@ class Kind(Enum):
     OTHER = "other"
 
 
-class TypeRuleError(EgraphFusionError):
-    """An operator cannot be applied to these operand types or attributes."""
-
-
 class Scalars(Protocol):
     """Builds scalar expressions: numpy values in evaluation, loop IR in lowering.
 
@@ -87,7 +83,6 @@ class Builder(Protocol):
         ...
 
 
-Types = Sequence[TensorType | None]
 TypeRule = Callable[[Types, Attrs], tuple[TensorType, ...]]
 FlopRule = Callable[[Types, Sequence[TensorType], Attrs], Dim]
 Scalar = Callable[[Scalars, Sequence[Any], Attrs], Any]
@@ -279,48 +274,6 @@ def _counted(attr: Attr, value: AttrValue, rank: int, op: str) -> AttrValue:
     return axes
 
 
-def normal_axis(axis: int, rank: int, op: str = "operator") -> int:
-    """Return `axis` counted from the front; TypeRuleError if it is outside `rank`."""
-    if not -rank <= axis < rank:
-        raise TypeRuleError(f"{op}: axis {axis} is outside the operand's rank {rank}")
-    return axis % rank
-
-
-def integer(attrs: Attrs, name: str) -> int:
-    """Return the integer attribute `name`; TypeRuleError if it is missing or not an integer."""
-    value = attrs.get(name)
-    if not isinstance(value, int):
-        raise TypeRuleError(f"attribute {name} must be an integer, got {value!r}")
-    return value
-
-
-def number(attrs: Attrs, name: str) -> float:
-    """Return the numeric attribute `name`; TypeRuleError if it is missing or not a number."""
-    value = attrs.get(name)
-    if not isinstance(value, int | float):
-        raise TypeRuleError(f"attribute {name} must be a number, got {value!r}")
-    return float(value)
-
-
-def integers(attrs: Attrs, name: str) -> tuple[int, ...]:
-    """Return the attribute `name` as integers; TypeRuleError if it is missing or holds others."""
-    value = attrs.get(name)
-    if not isinstance(value, tuple | list) or not all(isinstance(v, int) for v in value):
-        raise TypeRuleError(f"attribute {name} must hold integers, got {value!r}")
-    return tuple(int(v) for v in value)
-
-
-def types_of(values: Sequence[Array | None]) -> tuple[TensorType | None, ...]:
-    """Return the types of arrays; None for an absent one."""
-    return tuple(None if v is None else TensorType(DType.of(v.dtype), v.shape) for v in values)
-
-
-def known_shape(types: Types, operand: int = 0) -> Shape | None:
-    """Return the shape of an operand, or None if it is absent or of unknown rank."""
-    found = types[operand] if operand < len(types) else None
-    return None if found is None else found.shape
-
-
 def fixed_mapping(mapping: MappingType) -> MappingRule:
     """Return the rule of an operator whose mapping type does not depend on its operands."""
 
@@ -330,33 +283,6 @@ def fixed_mapping(mapping: MappingType) -> MappingRule:
         return mapping
 
     return rule
-
-
-def first(types: Types) -> TensorType:
-    """Return the first operand's type, which must be present."""
-    if not types or types[0] is None:
-        raise TypeRuleError("the first operand is missing")
-    return types[0]
-
-
-def present(types: Types) -> list[TensorType]:
-    """Return the types of the operands that are present."""
-    return [t for t in types if t is not None]
-
-
-def same_dtype(types: Types) -> DType:
-    """Return the common dtype of all present operands; TypeRuleError if they differ."""
-    found = {t.dtype for t in types if t is not None}
-    if len(found) != 1:
-        names = ", ".join(str(t) for t in types if t is not None)
-        raise TypeRuleError(f"operands must share one dtype, got {names}")
-    return found.pop()
-
-
-def elements(out: Sequence[TensorType], per_element: int = 1) -> Dim:
-    """Return `per_element` operations for each element of the first output (0 if unknown rank)."""
-    shape = out[0].shape
-    return 0 if shape is None else per_element * product(shape)
 
 
 def no_flops(_ins: Types, _outs: Sequence[TensorType], _attrs: Attrs) -> Dim:

@@ -16,13 +16,10 @@ from egraph_fusion.ir.ops.operator import (
     MappingType,
     Operator,
     Piece,
-    TypeRuleError,
-    Types,
-    first,
-    integers,
     no_flops,
     register,
 )
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integers
 from egraph_fusion.ir.ops.slicing import shape_of
 from egraph_fusion.ir.tensors import TensorType
 

@@ -19,15 +19,10 @@ from egraph_fusion.ir.ops.operator import (
     Law,
     MappingType,
     Operator,
-    TypeRuleError,
-    Types,
-    first,
     fixed_mapping,
-    integer,
-    integers,
-    known_shape,
     register,
 )
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, integers, known_shape
 from egraph_fusion.ir.ops.scalars_numpy import accumulator
 from egraph_fusion.ir.ops.tracing import body_flops
 from egraph_fusion.ir.ops.windows import (

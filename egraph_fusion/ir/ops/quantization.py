@@ -8,20 +8,8 @@ import numpy as np
 
 from egraph_fusion.ir.graph import Array, Attrs
 from egraph_fusion.ir.ops.composite import composite, rank_of
-from egraph_fusion.ir.ops.operator import (
-    Attr,
-    Builder,
-    Evaluate,
-    Kind,
-    MappingType,
-    TypeRuleError,
-    Types,
-    first,
-    fixed_mapping,
-    integer,
-    known_shape,
-    types_of,
-)
+from egraph_fusion.ir.ops.operator import Attr, Builder, Evaluate, Kind, MappingType, fixed_mapping
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, known_shape, types_of
 from egraph_fusion.ir.ops.tracing import evaluate_body
 from egraph_fusion.ir.tensors import DType, TensorType
 

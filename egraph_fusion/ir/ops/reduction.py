@@ -22,15 +22,10 @@ from egraph_fusion.ir.ops.operator import (
     Operator,
     Reduction,
     Scalars,
-    TypeRuleError,
-    Types,
-    first,
     fixed_mapping,
-    integer,
-    integers,
-    normal_axis,
     register,
 )
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, integers, normal_axis
 from egraph_fusion.ir.ops.scalars_count import scalar_count
 from egraph_fusion.ir.ops.scalars_numpy import NumpyScalars, accumulator
 from egraph_fusion.ir.ops.tracing import body_flops

@@ -13,19 +13,8 @@ import numpy as np
 from egraph_fusion.ir.dims import Dim, Shape, static
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue
 from egraph_fusion.ir.ops.composite import composite, dtype_of, wide
-from egraph_fusion.ir.ops.operator import (
-    Attr,
-    Builder,
-    Kind,
-    MappingType,
-    TypeRuleError,
-    Types,
-    first,
-    fixed_mapping,
-    integers,
-    known_shape,
-    number,
-)
+from egraph_fusion.ir.ops.operator import Attr, Builder, Kind, MappingType, fixed_mapping
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integers, known_shape, number
 from egraph_fusion.ir.tensors import TensorType
 
 MODES = ("nearest", "linear", "cubic")

@@ -8,18 +8,8 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Dim, floordiv
 from egraph_fusion.ir.graph import Array, Attrs
-from egraph_fusion.ir.ops.operator import (
-    Attr,
-    Kind,
-    MappingType,
-    Operator,
-    TypeRuleError,
-    Types,
-    first,
-    fixed_mapping,
-    integer,
-    register,
-)
+from egraph_fusion.ir.ops.operator import Attr, Kind, MappingType, Operator, fixed_mapping, register
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer
 from egraph_fusion.ir.ops.reduction import reduced_shape
 from egraph_fusion.ir.ops.scalars_numpy import accumulator
 from egraph_fusion.ir.tensors import DType, TensorType

@@ -17,17 +17,19 @@ from egraph_fusion.ir.ops.operator import (
     MappingType,
     Operator,
     Piece,
+    fixed_mapping,
+    no_flops,
+    register,
+)
+from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
     Types,
     first,
-    fixed_mapping,
     integer,
     integers,
     known_shape,
-    no_flops,
     normal_axis,
     present,
-    register,
     same_dtype,
 )
 from egraph_fusion.ir.tensors import TensorType

@@ -9,7 +9,8 @@ import numpy as np
 from egraph_fusion.ir.graph import Array, Attrs
 from egraph_fusion.ir.ops.composite import AXIS, composite, dtype_of, wide
 from egraph_fusion.ir.ops.intervals import unit
-from egraph_fusion.ir.ops.operator import Builder, TypeRuleError, Types, first, integer
+from egraph_fusion.ir.ops.operator import Builder
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer
 from egraph_fusion.ir.tensors import TensorType
 
 

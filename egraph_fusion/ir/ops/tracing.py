@@ -6,14 +6,8 @@ from collections.abc import Sequence
 
 from egraph_fusion.ir.dims import Dim
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue, Constant
-from egraph_fusion.ir.ops.operator import (
-    OPERATORS,
-    FlopRule,
-    Operator,
-    TypeRuleError,
-    Types,
-    normalized,
-)
+from egraph_fusion.ir.ops.operator import OPERATORS, FlopRule, Operator, normalized
+from egraph_fusion.ir.ops.reading import TypeRuleError, Types
 from egraph_fusion.ir.tensors import TensorType
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Dim, Shape, floordiv
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue
-from egraph_fusion.ir.ops.operator import Attr, TypeRuleError, integers
+from egraph_fusion.ir.ops.operator import Attr
+from egraph_fusion.ir.ops.reading import TypeRuleError, integers
 
 STRIDES = Attr("strides", "ints")
 PADS = Attr("pads", "ints")
