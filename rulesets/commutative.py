@@ -15,7 +15,7 @@ from egraph_fusion.rulesets.functions import (
     leading,
     perm_reduced,
     shape_of,
-    trimmed,
+    turned_back,
 )
 from egraph_fusion.rulesets.guards import (
     along_last,
@@ -192,8 +192,7 @@ INDEXING = (
          level="exact", dtypes="any"),
     rule("where-expand", ops.where(branch, a, b), ops.where(c, a, b),
          [fits_between(branch, a, b)], level="exact", dtypes="any"),
-    rule("reshape-beside", g(reshaped, k),
-         ops.reshape(g(a, ops.reshape(k, shape=trimmed(k))), attrs=q),
+    rule("reshape-beside", g(reshaped, k), ops.reshape(g(a, k), attrs=q),
          [same_beside(k, a, reshaped)], level="exact", dtypes="numeric",
          schema="movement past elementwise"),
     rule("flatten-average", ops.flatten(ops.global_average_pool(a), axis=1),
@@ -208,7 +207,10 @@ INDEXING = (
 
 turned = ops.transpose(a, perm=p)
 squeezed = ops.squeeze(a, axes=axes)
-alike = ops.transpose(ops.reshape(k, shape=in_rank_of(k, a)), perm=inverse(p))
+alike = ops.reshape(
+    ops.transpose(ops.reshape(k, shape=in_rank_of(k, a)), perm=inverse(p)),
+    shape=turned_back(k, a, p),
+)
 PAST_BROADCAST = (
     rule("transpose-broadcast", joint(turned, k), ops.transpose(joint(a, alike), perm=p),
          [constant(k), broadcasts_into(k, turned)],

@@ -192,9 +192,13 @@ def shape_of(x: Shape) -> AttrValue:
 
 
 @_function
-def trimmed(k: Shape) -> AttrValue:
-    """The shape of a tensor without leading axes of size 1, for Reshape to make it."""
-    return _to_make(without_leading_ones(k))
+def turned_back(k: Shape, x: Shape, perm: AttrValue) -> AttrValue:
+    """The shape of `k`, brought to the rank of `x` and then out of `perm`.
+
+    Axes of size 1 before all others are left out, as broadcasting does not need them.
+    """
+    wide, order = (1,) * (len(x) - len(k)) + k, _ints(perm)
+    return _to_make(without_leading_ones(tuple(wide[order.index(n)] for n in range(len(order)))))
 
 
 def _to_make(x: Shape) -> tuple[int, ...]:

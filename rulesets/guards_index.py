@@ -63,14 +63,14 @@ def fits_between(e: Shape, a: Shape, b: Shape) -> bool:
 
 @declare_guard(Form.TYPE, 3)
 def same_beside(k: Shape, a: Shape, b: Shape) -> bool:
-    """Without leading axes of size 1, `k` broadcasts into `a` and `b` and meets the same sizes.
+    """`k` broadcasts into `a` and `b`, and both have the same sizes from its first axis on.
 
-    With them it broadcasts into `b`, too.
+    Axes of size 1 before all others do not count as axes of `k`.
     """
-    own = without_leading_ones(k)
-    if broadcast(own, a) != a or broadcast(k, b) != b:
+    rank = len(without_leading_ones(k))
+    if broadcast(k, a) != a or broadcast(k, b) != b:
         return False
-    return a[len(a) - len(own) :] == b[len(b) - len(own) :]
+    return a[len(a) - rank :] == b[len(b) - rank :]
 
 
 @declare_guard(Form.TYPE, 3)
