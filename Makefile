@@ -42,7 +42,7 @@ demo: .venv/installed-core
 	$(BIN)/egraph-fusion demo
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
