@@ -12,13 +12,12 @@ from egraph_fusion.arguments import checked
 from egraph_fusion.egraph.candidates import Candidate, best
 from egraph_fusion.egraph.choosing import Offer
 from egraph_fusion.egraph.counting import totals
-from egraph_fusion.egraph.folding import Folds
 from egraph_fusion.egraph.pricing import Allowed
 from egraph_fusion.egraph.program import ASSUMED, family_name
 from egraph_fusion.egraph.rebuild import Rebuilt
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.egraph.state import EState
-from egraph_fusion.egraph.writing import uses_by_rule, written
+from egraph_fusion.egraph.writing import folds_of, uses_by_rule, written
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.extract import EXTRACTORS
 from egraph_fusion.extract.choice import Choice
@@ -195,7 +194,10 @@ class _Extraction:
     time_limit: float
     clock: _Clock
     notes: list[str]
-    folds: Folds = field(default_factory=Folds)
+
+    def __post_init__(self) -> None:
+        """What is computed at compile time is shared by all states."""
+        self.folds = folds_of(self.result.program)
 
     def candidates(self) -> tuple[Candidate | None, list[Candidate]]:
         """Return what the early rules reach, and what all rules reach.

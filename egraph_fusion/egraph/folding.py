@@ -1,4 +1,8 @@
-"""Evaluating expressions of constants once, in float64, rounded at the end."""
+"""Evaluating expressions of constants once.
+
+In float64, rounded at the end; at level "exact" operator by operator in the operands' own dtype, as
+at run time.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +41,12 @@ def _finite(array: Array) -> bool:
 
 @dataclass
 class Folds:
-    """What was computed at compile time, by expression: the states of one saturation share it."""
+    """What was computed at compile time, by expression: the states of one saturation share it.
 
+    `stepwise` rounds the result of every operator to its dtype.
+    """
+
+    stepwise: bool = False
     numbers: dict[Hashable, int] = field(default_factory=dict[Hashable, int])
     wide: dict[int, Array] = field(default_factory=dict[int, Array])
     rounded: dict[int, Array] = field(default_factory=dict[int, Array])
@@ -123,7 +131,7 @@ class Folder:
         return value
 
     def _wide(self, eclass: int) -> Array:
-        """Return the tensor of a class; floats in float64 unless an operator must see its dtype."""
+        """Return the tensor of a class; floats in float64 unless each step is to be rounded."""
         number = self.number(eclass)
         if number not in self.folds.wide:
             self.folds.wide[number] = self._computed(eclass)
@@ -149,7 +157,8 @@ class Folder:
         if not dtype.is_float:
             return value
         with np.errstate(over="ignore"):
-            return value.astype(dtype.numpy if op in ROUNDS_ITSELF else np.float64)
+            narrow = self.folds.stepwise or op in ROUNDS_ITSELF
+            return value.astype(dtype.numpy if narrow else np.float64)
 
     def _require_wild(self, eclass: int) -> None:
         known = self.leaf(eclass)

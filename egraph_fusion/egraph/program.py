@@ -30,8 +30,12 @@ ASSUMED = "?"
 
 @dataclass(frozen=True)
 class Program:
-    """Commands to run once, the rules, and who answers which table of questions."""
+    """Commands to run once, the rules, and who answers which table of questions.
 
+    `numerics` is the level that the rules keep to.
+    """
+
+    numerics: str
     commands: tuple[str, ...]
     rules: tuple[RuleText, ...]
     constructors: frozenset[Constructor]
@@ -79,6 +83,7 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
         *(line for g in pairs for line in dtype_pairs(interner, g)),
     ]
     return Program(
+        numerics,
         (*commands, *loaded.commands, *type_commands(interner)),
         tuple(texts),
         frozenset(constructors),

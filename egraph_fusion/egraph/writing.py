@@ -8,7 +8,7 @@ from egraph_fusion.egraph.choosing import Offer, offer
 from egraph_fusion.egraph.facts import Loaded
 from egraph_fusion.egraph.folding import Folds, NotFiniteError
 from egraph_fusion.egraph.pricing import Allowed, Prices
-from egraph_fusion.egraph.program import family_name
+from egraph_fusion.egraph.program import Program, family_name
 from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
 from egraph_fusion.egraph.state import EState
 from egraph_fusion.extract.choice import Choice
@@ -18,6 +18,11 @@ RETRIES = 20
 """Constants that may turn out not to be finite, and are left to be computed at run time."""
 
 
+def folds_of(program: Program) -> Folds:
+    """Return what will hold the constants that are computed for a program's states."""
+    return Folds(stepwise=program.numerics == "exact")
+
+
 def written(
     loaded: Loaded,
     state: EState,
@@ -25,14 +30,13 @@ def written(
     allowed: Allowed | None,
     choose: Callable[[Offer], Choice],
     names: Sequence[str],
-    folds: Folds | None = None,
+    folds: Folds,
 ) -> tuple[Rebuilt, Choice]:
     """Return the graph that `choose` picks; `folds` is shared by the states of a saturation.
 
     What overflows when it is folded is computed at run time instead.  Raises OptimizeError if
     nothing can be written down.
     """
-    folds = folds or Folds()
     prices = Prices(loaded.interner, state, model, allowed)
     for _ in range(RETRIES):
         try:

@@ -10,7 +10,7 @@ from egraph_fusion.egraph.choosing import Offer
 from egraph_fusion.egraph.counting import Totals, totals
 from egraph_fusion.egraph.facts import load_graph
 from egraph_fusion.egraph.saturate import Saturation
-from egraph_fusion.egraph.writing import uses_by_rule, written
+from egraph_fusion.egraph.writing import folds_of, uses_by_rule, written
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.leaves import ABSENT, Leaf
@@ -95,7 +95,8 @@ def extract(
     def choose(offered: Offer) -> Choice:
         return EXTRACTORS[extractor](offered.snapshot, seconds)
 
-    made, choice = written(loaded, state, model, allowed, choose, names)
+    folds = folds_of(found.program)
+    made, choice = written(loaded, state, model, allowed, choose, names, folds)
     counts = totals(made.graph)
     uses = uses_by_rule(made.uses, names)
     own = {"flops": counts.flops, "bytes": counts.nbytes}

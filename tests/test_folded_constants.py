@@ -1,0 +1,72 @@
+"""Constants that are computed at compile time: step by step at level exact, else rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+import egraph_fusion as ef
+from egraph_fusion.ir.build import GraphBuilder
+from egraph_fusion.ir.tensors import DType, TensorType
+
+Values = NDArray[Any]
+STEPS = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
+DTYPES = (np.float16, np.float32)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[list[Values], list[str]]:
+    """Vectors of one dtype, and an operator for each but the first."""
+    dtype = draw(st.sampled_from(DTYPES))
+    elements = st.floats(0.0625, 100, width=16).filter(lambda v: abs(v - 1) > 0.01)
+    vectors = arrays.arrays(dtype, 3, elements=elements)
+    constants = draw(st.lists(vectors, min_size=3, max_size=5))
+    return constants, draw(st.lists(st.sampled_from(list(STEPS)), min_size=4, max_size=4))
+
+
+def _folded(constants: list[Values], steps: list[str], numerics: str) -> Values:
+    """Return what is computed of constants beside an input that keeps it from the outputs."""
+    b = GraphBuilder("chain")
+    x = b.add_input("x", TensorType(DType.of(constants[0].dtype), constants[0].shape))
+    total, *others = (b.const(c) for c in constants)
+    for step, other in zip(steps, others, strict=False):
+        total = b.op(step, total, other)
+    b.output(b.op("Max", x, total))
+    done = ef.optimize(b.build(), numerics=numerics).graph
+    (node,) = done.nodes
+    (found,) = (done.constants[v].array for v in node.inputs if v in done.constants)
+    return found
+
+
+def _steps(constants: list[Values], steps: list[str]) -> Values:
+    total, *others = constants
+    for step, other in zip(steps, others, strict=False):
+        total = STEPS[step](total, other)
+    return total
+
+
+@settings(max_examples=40, deadline=None)
+@given(chains())
+def test_at_level_exact_every_step_is_rounded_as_at_run_time(
+    chain: tuple[list[Values], list[str]],
+) -> None:
+    constants, steps = chain
+    with np.errstate(over="ignore"):
+        wanted = _steps(constants, steps)
+    if np.isfinite(wanted).all():
+        np.testing.assert_array_equal(_folded(constants, steps, "exact"), wanted)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_at_level_finite_the_result_is_rounded_once(dtype: Any) -> None:
+    constants = [np.linspace(0.1, 3, 99).astype(dtype) / dtype(k) for k in (3, 7, 11, 13)]
+    steps = ["Mul", "Add", "Mul"]
+    once = _steps([c.astype(np.float64) for c in constants], steps).astype(dtype)
+    np.testing.assert_array_equal(_folded(constants, steps, "finite"), once)
+    assert (once != _steps(constants, steps)).any()
