@@ -23,7 +23,8 @@ a safety net, and a run that it stopped says so (`stop_reason` "time").
   its matches (8 for each e-node of the graph, at least 30,000), or would in its next step,
   retires (`stop_reason` "matches").
 - **E-nodes.** Ten times those of the graph, at least 10,000 and at most `node_limit` ("nodes").
-- **Iterations.** 24 of the rules that simplify, then `iter_limit` of all ("iterations").
+- **Iterations.** Twice `iter_limit` (at most 24) of the rules that simplify, then `iter_limit` of
+  all ("iterations"); 0 leaves the model as it is.
 - **Extraction.** The solver of the default extractor stops after a fixed amount of work.
 - **Memory.** The e-graph lives in a process of its own with 4 GiB of address space ("memory").
 

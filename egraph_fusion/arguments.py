@@ -20,13 +20,17 @@ _LISTS = (Collection, Iterable, Sequence, list, tuple)
 
 
 def checked(
-    error: type[EgraphFusionError], *, least: Mapping[str, float] | None = None
+    error: type[EgraphFusionError],
+    *,
+    least: Mapping[str, float] | None = None,
+    others: Mapping[str, type[EgraphFusionError]] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function raise `error`, naming the parameter, for an argument of another type.
 
-    `least` are bounds of numbers, by parameter.
+    `least` are bounds of numbers, `others` are errors of another kind, by parameter.
     """
     bounds = least or {}
+    kinds = others or {}
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
@@ -36,7 +40,8 @@ def checked(
             hints = _hints(function)
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 if name in hints and not fits(value, hints[name]):
-                    raise error(_complaint(function.__name__, name, value, hints[name]))
+                    kind = kinds.get(name, error)
+                    raise kind(_complaint(function.__name__, name, value, hints[name]))
                 # A NaN is no more than anything.
                 if name in bounds and value is not None and not value >= bounds[name]:
                     raise error(

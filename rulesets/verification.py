@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis.errors import HypothesisException, HypothesisWarning
 
+from egraph_fusion.arguments import checked
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.rulesets.catalogue import find
@@ -159,6 +160,7 @@ class _Search:
             self.outcomes[trial.how.partition(":")[0]] += 1
 
 
+@checked(RuleError, least={"max_examples": 1, "time_limit": 0, "least": 1})
 def verify(
     rule: Rule | str,
     max_examples: int = 200,
@@ -174,15 +176,16 @@ def verify(
     each at the least (if `max_examples` is not less).  The same seed
     gives the same result unless `time_limit` (seconds) cuts the search short.  `check_guards` also
     reports guards without which the rule holds.  Raises RuleError for a rule with an operator that
-    has no meaning over the reals, unless its level is exact or its dtypes are integers.
+    has no meaning over the reals, unless its level is exact or its dtypes are integers, and for
+    arguments of another type or numbers that cannot be: there is at least one example.
     """
     rule = find(rule) if isinstance(rule, str) else rule
-    if max_examples < 1:
-        raise RuleError(f"max_examples={max_examples}: a rule is tried at least once")
+    # Hypothesis and Random take no integers of numpy.
+    max_examples, seed, least = int(max_examples), int(seed), int(least)
     start = time.monotonic()
     deadline = None if time_limit is None else start + time_limit
     search = _searched(rule, max_examples, seed, deadline, shrink, least=least)
-    checked = Checked(
+    counted = Checked(
         dict(search.outcomes),
         search.instances,
         search.settings,
@@ -190,14 +193,14 @@ def verify(
         search.timed_out,
     )
     if search.found is not None:
-        return Verification(rule, False, search.found, checked)
-    if not checked.examples:
+        return Verification(rule, False, search.found, counted)
+    if not counted.examples:
         note = "out of time" if search.timed_out else _vacuous(search)
-        return Verification(rule, False, None, checked, note=note)
-    if checked.doubt:
-        return Verification(rule, False, None, checked, note=checked.doubt)
+        return Verification(rule, False, None, counted, note=note)
+    if counted.doubt:
+        return Verification(rule, False, None, counted, note=counted.doubt)
     loose = _unneeded(rule, max_examples, seed, deadline) if check_guards else ()
-    return Verification(rule, True, None, replace(checked, timed_out=search.timed_out), loose)
+    return Verification(rule, True, None, replace(counted, timed_out=search.timed_out), loose)
 
 
 def _vacuous(search: _Search) -> str:

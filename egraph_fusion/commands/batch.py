@@ -13,7 +13,17 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from egraph_fusion.commands.options import Debug, Extractor, InputShape, Json, Numerics, shapes_of
+from egraph_fusion.commands.options import (
+    Debug,
+    Extractor,
+    InputShape,
+    IterLimit,
+    Json,
+    NodeLimit,
+    Numerics,
+    TimeLimit,
+    shapes_of,
+)
 from egraph_fusion.commands.outcome import emit, errors
 
 INTERRUPTED = 130
@@ -64,9 +74,9 @@ def batch(
     without: Annotated[list[str] | None, typer.Option(help="Leave out this rule.")] = None,
     verify: Annotated[bool, typer.Option(help="Try the rules of --rules before use.")] = True,
     extractor: Extractor = "auto",
-    time_limit: Annotated[float, typer.Option(help="Seconds to rewrite; a safety net.")] = 60.0,
-    node_limit: Annotated[int, typer.Option(help="E-nodes.")] = 100_000,
-    iter_limit: Annotated[int, typer.Option(help="Iterations.")] = 12,
+    time_limit: TimeLimit = 60.0,
+    node_limit: NodeLimit = 100_000,
+    iter_limit: IterLimit = 12,
     input_shape: InputShape = None,
     as_json: Json = False,
     debug: Debug = False,

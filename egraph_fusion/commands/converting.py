@@ -12,12 +12,16 @@ from egraph_fusion.commands.options import (
     Debug,
     Extractor,
     InputShape,
+    IterLimit,
     Json,
     Model,
+    NodeLimit,
     Numerics,
     Optimize,
     Target,
     Threads,
+    TimeLimit,
+    no_nan,
     shapes_of,
 )
 from egraph_fusion.commands.outcome import emit, errors
@@ -28,16 +32,16 @@ def optimize(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the result.")],
     check: Annotated[bool, typer.Option(help="Compare before and after on seeded inputs.")] = False,
     tolerance: Annotated[
-        float, typer.Option(help="Of --check, as a fraction of the spread.", min=0)
+        float, typer.Option(help="Of --check, as a fraction of the spread.", min=0, callback=no_nan)
     ] = 1e-3,
     numerics: Numerics = "finite",
     rules: Annotated[Path | None, typer.Option(help="A Python file with rules to use.")] = None,
     verify: Annotated[bool, typer.Option(help="Try the rules of --rules before use.")] = True,
     without: Annotated[list[str] | None, typer.Option(help="Leave out this rule.")] = None,
     extractor: Extractor = "auto",
-    time_limit: Annotated[float, typer.Option(help="Seconds; a safety net.", min=0)] = 60.0,
-    node_limit: Annotated[int, typer.Option(help="E-nodes.", min=1)] = 100_000,
-    iter_limit: Annotated[int, typer.Option(help="Iterations.", min=0)] = 12,
+    time_limit: TimeLimit = 60.0,
+    node_limit: NodeLimit = 100_000,
+    iter_limit: IterLimit = 12,
     input_shape: InputShape = None,
     opset: Annotated[int | None, typer.Option(help="Write this opset.")] = None,
     functions: Annotated[

@@ -9,7 +9,15 @@ import typer
 from rich.console import Group, RenderableType
 
 from egraph_fusion import terminal
-from egraph_fusion.commands.options import Debug, Json, Model, Numerics
+from egraph_fusion.commands.options import (
+    Debug,
+    IterLimit,
+    Json,
+    Model,
+    NodeLimit,
+    Numerics,
+    TimeLimit,
+)
 from egraph_fusion.commands.outcome import emit, errors
 from egraph_fusion.convert.places import output_apart
 from egraph_fusion.output_files import write_text
@@ -17,10 +25,6 @@ from egraph_fusion.output_files import write_text
 if TYPE_CHECKING:
     from egraph_fusion.experiment.comparison import Comparison, Rules
     from egraph_fusion.experiment.exploration import Exploration
-
-TimeLimit = Annotated[float, typer.Option(help="Seconds of saturation; a safety net.")]
-NodeLimit = Annotated[int, typer.Option(help="E-nodes.")]
-IterLimit = Annotated[int, typer.Option(help="Iterations.")]
 
 
 def explore(

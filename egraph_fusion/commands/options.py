@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 import typer
@@ -20,6 +21,20 @@ InputShape = Annotated[
     list[str] | None,
     typer.Option("--input-shape", help="NAME=DIMS, e.g. x=1,3,224,224; fixes a symbolic shape."),
 ]
+
+
+def no_nan(value: float | None) -> float | None:
+    """Refuse what is not less than any bound, and not more either: wrong usage (exit code 2)."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is no number")
+    return value
+
+
+TimeLimit = Annotated[
+    float, typer.Option(min=0, callback=no_nan, help="Seconds to rewrite; a safety net.")
+]
+NodeLimit = Annotated[int, typer.Option(min=1, help="E-nodes.")]
+IterLimit = Annotated[int, typer.Option(min=0, help="Iterations; 0 rewrites nothing.")]
 Optimize = Annotated[bool, typer.Option("--optimize/--no-optimize", help="Rewrite first.")]
 
 

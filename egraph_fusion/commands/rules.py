@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from egraph_fusion.commands import rule_tables
-from egraph_fusion.commands.options import Debug, Json
+from egraph_fusion.commands.options import Debug, Json, no_nan
 from egraph_fusion.commands.outcome import emit, errors
 from egraph_fusion.convert.places import output_apart
 from egraph_fusion.output_files import write_text
@@ -50,7 +50,9 @@ def rules_verify(
     ] = None,
     max_examples: Annotated[int, typer.Option(help="Examples for each rule.", min=1)] = 200,
     seed: Annotated[int, typer.Option(help="The same seed gives the same verdicts.")] = 0,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds for each rule.")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0, callback=no_nan, help="Seconds for each rule.")
+    ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.")] = None,
     as_json: Json = False,
     debug: Debug = False,

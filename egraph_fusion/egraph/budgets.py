@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,20 +17,35 @@ LEAST_MATCHES = 30_000
 """Matches that a rule may have in one phase however small the graph is."""
 LEAST_NODES = 10_000
 """E-nodes that are allowed however small the graph is."""
+DIRECTED = 24
+"""Iterations of rules that only simplify; they shrink terms, so they hardly ever need them."""
+LONGEST = 1e6
+"""Seconds: no clock waits for ever."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """Budgets: e-nodes and iterations are deterministic, `seconds` is a safety net.
 
-    There may be `nodes` e-nodes, or `growth` times as many as the graph has if that is less
-    (LEAST_NODES for a small one): what a graph can gain shows long before.
+    There are `iterations` of all rules, and before them twice as many (at most DIRECTED) of those
+    that only simplify: a graph stays as it is where there are none.  There may be `nodes` e-nodes,
+    or `growth` times as many as the graph has if that is less (LEAST_NODES for a small one): what a
+    graph can gain shows long before.
     """
 
     nodes: int = 100_000
     iterations: int = 12
     seconds: float = 60.0
     growth: int = 10
+
+    @property
+    def directed(self) -> int:
+        """Iterations of rules that only simplify."""
+        return min(DIRECTED, 2 * self.iterations)
+
+    def deadline(self) -> float:
+        """Return when a run that starts now is over, in monotonic seconds."""
+        return time.monotonic() + min(self.seconds, LONGEST)
 
     def enodes(self, loaded: int) -> int:
         """Return the e-nodes allowed for a graph of `loaded` ones."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,8 +21,6 @@ __all__ = ["Limits", "Saturation", "saturate"]
 
 INTERVAL_ROUNDS = 8
 """Rounds in which intervals are refined per iteration: refinement alone need not end."""
-DIRECTED_LIMIT = 24
-"""Iterations of the directed phase; it shrinks terms, so it hardly ever needs them."""
 SETTLE = "(run-schedule (saturate (run types)) (repeat 2 (run facts)) (run asks))"
 
 
@@ -98,7 +95,7 @@ def saturate(
     engine refuses the program.
     """
     bounds = limits or Limits()
-    deadline = time.monotonic() + bounds.seconds
+    deadline = bounds.deadline()
     loaded = load_graph(graph, assumed)
     text = program(loaded, rules, numerics)
     note = ""
@@ -141,7 +138,7 @@ def _phases(run: _Run, first: Collection[str]) -> str:
 
 def _pair_of_phases(run: _Run, texts: list[RuleText]) -> str:
     directed = [t for t in texts if not t.rule.growing]
-    reason = _iterate(run, directed, DIRECTED_LIMIT)
+    reason = _iterate(run, directed, run.limits.directed)
     _keep_state(run)
     if len(directed) == len(texts) or reason == "nodes":
         return reason

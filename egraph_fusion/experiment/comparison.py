@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from egraph_fusion import pipeline
-from egraph_fusion.errors import EgraphFusionError, ModelError, RuleError, UnverifiedRuleError
+from egraph_fusion.arguments import checked
+from egraph_fusion.errors import (
+    EgraphFusionError,
+    ModelError,
+    OptimizeError,
+    RuleError,
+    UnverifiedRuleError,
+)
 from egraph_fusion.experiment.expressions import graph_of, shown
 from egraph_fusion.frontend import load
 from egraph_fusion.frontend.source import Source
@@ -21,7 +28,8 @@ from egraph_fusion.rulesets.pattern import Pattern
 from egraph_fusion.rulesets.rule import Rule
 
 Rules = Sequence[Rule | str] | str | Path | None
-Models = Source | Sequence[Source] | Mapping[str, Source]
+Model = Source | Pattern
+Models = Model | Sequence[Model] | Mapping[str, Model]
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,11 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells)
 
 
+@checked(
+    OptimizeError,
+    least={"time_limit": 0, "node_limit": 1, "iter_limit": 0},
+    others={"rulesets": RuleError, "models": ModelError, "without": RuleError},
+)
 def compare_rulesets(
     rulesets: Mapping[str, Rules],
     models: Models,
@@ -133,12 +146,9 @@ def compare_rulesets(
     all of ours.  `models` is a folder (its `.onnx` files, at any depth), a file, a graph, a
     ModelProto, several of these, or a mapping from names to them.  A model that cannot be read or
     optimised is a row with its reason; the other arguments are those of `optimize`.  Raises
-    RuleError for unusable rules and ModelError if there is no model.
+    RuleError for unusable rules, ModelError if there is no model, OptimizeError for impossible
+    options.
     """
-    if not isinstance(cast("object", rulesets), Mapping):
-        raise RuleError(
-            f"compare_rulesets takes rule sets by name, like {{'all': None}}, got {rulesets!r}"
-        )
     if not rulesets:
         raise ModelError("compare_rulesets needs at least one rule set, e.g. {'all': None}")
     chosen = {name: None if r is None else select(r) for name, r in rulesets.items()}
@@ -156,7 +166,7 @@ def compare_rulesets(
     return Comparison(tuple(rows))
 
 
-def named_models(models: Models) -> tuple[tuple[str, Source], ...]:
+def named_models(models: Models) -> tuple[tuple[str, Model], ...]:
     """Return models with names to show: paths below the folder given, names of graphs.
 
     Raises ModelError if there is none.
@@ -167,7 +177,7 @@ def named_models(models: Models) -> tuple[tuple[str, Source], ...]:
     return found
 
 
-def _named(models: Models) -> Iterator[tuple[str, Source]]:
+def _named(models: Models) -> Iterator[tuple[str, Model]]:
     if isinstance(models, Mapping):
         yield from models.items()
     elif isinstance(models, Sequence) and not isinstance(models, str):
@@ -176,8 +186,7 @@ def _named(models: Models) -> Iterator[tuple[str, Source]]:
     elif isinstance(models, str | Path):
         yield from _files(Path(models))
     elif isinstance(models, Pattern):
-        made = graph_of([models])
-        yield shown(models), made.graph
+        yield shown(models), models
     else:
         yield (models.name if isinstance(models, Graph) else models.graph.name) or "graph", models
 
@@ -192,13 +201,13 @@ def _files(path: Path) -> Iterator[tuple[str, Path]]:
 
 def _rows(
     model: str,
-    source: Source,
+    source: Model,
     chosen: Mapping[str, tuple[Rule, ...] | None],
     without: tuple[str, ...],
     options: Mapping[str, Any],
 ) -> Iterator[Row]:
     try:
-        graph = source if isinstance(source, Graph) else load(source)
+        graph = _graph(source)
         blocks = len(pipeline.plan(graph).blocks)
     except Exception as e:  # whatever is wrong with a model, the others have their rows
         yield from (Row(model, name, error=_one_line(e)) for name in chosen)
@@ -210,6 +219,12 @@ def _rows(
             yield _row(model, name, graph, blocks, {**options, "rules": rules, "without": left_out})
         except Exception as e:  # as above
             yield Row(model, name, error=_one_line(e))
+
+
+def _graph(model: Model) -> Graph:
+    if isinstance(model, Pattern):
+        return graph_of([model]).graph
+    return model if isinstance(model, Graph) else load(model)
 
 
 def _row(model: str, name: str, graph: Graph, blocks: int, options: Mapping[str, Any]) -> Row:

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+from egraph_fusion.arguments import checked
 from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
-from egraph_fusion.errors import ModelError, OptimizeError
+from egraph_fusion.errors import ModelError, OptimizeError, RuleError
 from egraph_fusion.experiment.classes import EClass, listed
 from egraph_fusion.experiment.explanation import Explanation, Problem, explain
 from egraph_fusion.experiment.expressions import graph_of, shown
@@ -118,6 +119,7 @@ class Exploration:
             return bool(first & second)
         return self._with(*asked).equal(x, y)
 
+    @checked(OptimizeError, least={"time_limit": 0})
     def why(self, x: Term, y: Term, time_limit: float = 60.0) -> Explanation:
         """Return the rules that make `x` and `y` equal, and a chain of terms one rule apart.
 
@@ -165,6 +167,7 @@ class Exploration:
         wanted = {op for op in operators_of(r.lhs) if not op.startswith("?")}
         return bool(wanted) and wanted <= set(self._view.by_op)
 
+    @checked(OptimizeError, least={"time_limit": 0})
     def extract(
         self, cost: str | CostModel = "flops", extractor: str = "auto", time_limit: float = 60.0
     ) -> Extracted:
@@ -227,6 +230,11 @@ class Exploration:
         return tuple(dict.fromkeys(found)) or self.graph.outputs
 
 
+@checked(
+    OptimizeError,
+    least={"time_limit": 0, "node_limit": 1, "iter_limit": 0},
+    others={"what": ModelError, "rules": RuleError, "without": RuleError},
+)
 def explore(
     what: Pattern | Sequence[Pattern] | Source,
     rules: Sequence[Rule | str] | str | Path | None = None,
@@ -239,9 +247,9 @@ def explore(
     """Saturate an expression, several, or a model (graph, path, ModelProto) under rules.
 
     `rules` are rules or names of ours, or the path of a Python file that defines some; None means
-    all of ours.  `numerics` and the limits are those of `optimize`.  Raises ModelError for terms
-    that do not fit, RuleError for unusable rules and OptimizeError if a limit ends the run before
-    anything is known.
+    all of ours.  `numerics` and the limits are those of `optimize`; `iter_limit=0` looks at the
+    input as it is.  Raises ModelError for terms that do not fit, RuleError for unusable rules, and
+    OptimizeError for impossible options or if a limit ends the run before anything is known.
     """
     if numerics not in LEVELS:
         raise OptimizeError(
@@ -251,21 +259,13 @@ def explore(
     limits = Limits(node_limit, iter_limit, time_limit)
     if isinstance(what, Pattern):
         what = [what]
-    if isinstance(what, list | tuple):
-        made = graph_of(_expected(cast("Sequence[object]", what)))
+    if isinstance(what, Sequence) and not isinstance(what, str):
+        if not what:
+            raise ModelError("explore: what is an empty list; expected at least one expression")
+        made = graph_of(what)
         return _explored(made.graph, made.leaves, made.assumed, used, numerics, limits)
-    source = cast("Source", what)
-    graph = source if isinstance(source, Graph) else load(source)
+    graph = what if isinstance(what, Graph) else load(what)
     return _explored(graph, {}, {}, used, numerics, limits)
-
-
-def _expected(what: Sequence[object]) -> tuple[Pattern, ...]:
-    """Return expressions to explore; raises ModelError if there are none, or something else."""
-    found = tuple(p for p in what if isinstance(p, Pattern))
-    if not found or len(found) != len(what):
-        wrong = next((p for p in what if not isinstance(p, Pattern)), "an empty list")
-        raise ModelError(f"explore takes expressions of tensors, got {wrong!r}")
-    return found
 
 
 def _explored(
@@ -279,11 +279,15 @@ def _explored(
     known = {**{v: leaf.facts for v, leaf in leaves.items() if leaf.value is None}, **assumed}
     found = saturate(graph, rules, numerics, limits, known, observed=True)
     if not found.states:
-        raise OptimizeError(
-            f"the run was ended by the limit of {found.stop_reason} before its first result; "
-            "give it more, or fewer rules"
-        )
+        raise OptimizeError(f"the run was ended {_ended(found, limits)} before its first result")
     return Exploration(graph, rules, numerics, limits, found, leaves, known)
+
+
+def _ended(found: Saturation, limits: Limits) -> str:
+    """Return what ended a run, for people, and what to do about it."""
+    if found.stop_reason == "time":
+        return f"by its time_limit of {limits.seconds:g} s"
+    return f"({found.note})"
 
 
 def _by_rule(counts: Mapping[str, float]) -> dict[str, float]:

@@ -53,7 +53,9 @@ class Options:
         _expect(self.fallback in (None, "copy"), "fallback", self.fallback, '"copy" or nothing')
         _expect(self.tolerance >= 0, "tolerance", self.tolerance, "a number from 0")
         _expect(bool(self.seeds), "seeds", self.seeds, "at least one integer")
-        _expect(self.time_limit > 0, "time limit", self.time_limit, "seconds above 0")
+        _expect(self.time_limit >= 0, "time limit", self.time_limit, "seconds from 0")
+        _expect(self.node_limit >= 1, "node limit", self.node_limit, "a number from 1")
+        _expect(self.iter_limit >= 0, "iter limit", self.iter_limit, "a number from 0")
         _expect(self.opset is None or self.opset > 0, "opset", self.opset, "a number from 1")
         _expect_known(self.numerics, self.extractor, self.cost)
         if self.rules is not None or self.without:
