@@ -13,6 +13,7 @@ from small_models import dense, dense_inputs, saved, with_opaque
 import egraph_fusion as ef
 from egraph_fusion import rulesets
 from egraph_fusion.experiment.exploration import Exploration
+from egraph_fusion.experiment.expressions import graph_of
 from egraph_fusion.extract.cost import Features
 from egraph_fusion.rulesets import guards, ops
 from egraph_fusion.rulesets.pattern import Pattern
@@ -230,3 +231,47 @@ def test_a_constant_that_overflows_when_folded_is_left_to_run_time() -> None:
         x + ops.exp(ef.constant("h", np.array([80, 1], np.float32))) ** 2.0
     ).extract()
     assert "folded" not in str(squared.expression)
+
+
+wrong = rulesets.rule("sums", ops.abs(x), ops.reduce_sum(ops.abs(x), axes=(0,)))
+halves = rulesets.rule("one-row", ops.tanh(x), ops.reduce_sum(ops.tanh(x), axes=(0,)))
+squares = rulesets.rule("untyped", ops.sin(x), ops.matmul(ops.sin(x), ops.sin(x)))
+dropped = rulesets.rule("dropped", (x - x) + y, y)
+ROW = ef.tensor("row", (6,))
+
+
+@pytest.mark.parametrize(
+    ("term", "rule", "reason"),
+    [
+        (ops.abs(A), wrong, "float32[1,6], and its left side float32[4,6]"),
+        (ops.abs(ops.abs(A)), wrong, "float32[1,6], and its left side float32[4,6]"),
+        (ops.sin(A), squares, "of no type, and its left side float32[4,6]"),
+        ((A - A) + ROW, dropped, "float32[6], and its left side float32[4,6]"),
+        (ROW * ef.constant("ones", np.ones((4, 6), np.float32)), "mul-one", "float32[6], and its"),
+    ],
+    ids=str,
+)
+def test_a_rule_whose_sides_have_two_types_hits_nothing(
+    term: Pattern, rule: rulesets.Rule | str, reason: str
+) -> None:
+    found = ef.explore(term, rules=[rule])
+    assert found.hits == {}
+    miss = found.why_not(rule)
+    assert (miss.kind, miss.hits) == ("guard", 0)
+    assert reason in miss.reasons[0]
+    assert ef.optimize(graph_of([term]).graph, [rule], verify=False).report.rule_hits == {}
+
+
+def test_only_rewrites_between_two_terms_of_one_type_are_hits() -> None:
+    one = ef.tensor("one", (1, 6))
+    both = ef.explore([ops.tanh(A), ops.tanh(one)], rules=[halves])
+    assert both.hits == {"one-row": 1}
+    ones = ef.constant("ones", np.ones((4, 6), np.float32))
+    fine, two = A * ones, [A * ones, ROW * ones]
+    assert ef.explore(two, rules=["mul-one"]).hits == ef.explore(fine, rules=["mul-one"]).hits != {}
+
+
+def test_a_rewrite_to_what_is_there_already_is_a_hit() -> None:
+    found = ef.explore([A * B, B * A], rules=["mul-order"])
+    assert found.hits["mul-order"] >= 2
+    assert found.growth[-1] == found.growth[0] == 2

@@ -47,7 +47,7 @@ def explore(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show what rules make of a model: growth, matches, classes, why and why not."""
+    """Show what rules make of a model: growth, hits, classes, why and why not."""
     from egraph_fusion.experiment import exploration
 
     with errors(debug):
@@ -168,7 +168,7 @@ def explored_data(found: Exploration) -> dict[str, Any]:
 
 
 def explored_table(found: Exploration) -> RenderableType:
-    """Return the size, the rules that matched, and the classes that they made larger."""
+    """Return the size, the rules that fired, and the classes that they made larger."""
     rows = [(name, n, 1e3 * found.seconds.get(name, 0.0)) for name, n in found.hits.items()]
     wide = [c for c in found.classes if len(c.expressions) > 1]
     shown = sorted(wide, key=lambda c: (-len(c.expressions), c.id))[:SHOWN]
@@ -180,7 +180,7 @@ def explored_table(found: Exploration) -> RenderableType:
     more = f"{len(wide)} classes hold several terms; the {len(shown)} with most are above"
     return Group(
         size,
-        terminal.table("rules that matched", ("rule", "matches", "ms"), rows),
+        terminal.table("rules that fired", ("rule", "hits", "ms"), rows),
         terminal.table("classes", ("class", "type", "terms", "equal terms"), listed),
         more,
     )

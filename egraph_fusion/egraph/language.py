@@ -99,19 +99,30 @@ DECLARATIONS = """
 (function calm-smallest (i64) f64 :no-merge)
 (relation open (T))
 (relation nonzero (T))
-(relation pending (T T))
+(relation pending (i64 T T))
+(relation applied (i64))
+(relation refused (i64 T T))
 (relation joined (T i64))
 (relation dtype-in (i64 i64))
 (ruleset types)
 (ruleset facts)
 (ruleset asks)
+(ruleset refusals)
+(ruleset forgetting)
 """
 
 _CONSTANT = "(constant e) (= t (ty e)) (= d (ty-dtype t))"
 _BOUNDED = f"{_CONSTANT} (= l (lo e)) (= h (hi e)) (= b (calm-largest d)) (= s (calm-smallest d))"
 
 RULES = (
-    ("union", "types", "(pending e r) (= t (ty e)) (= t (ty r))", "(union e r)"),
+    ("union", "types", "(pending k e r) (= t (ty e)) (= t (ty r))", "(union e r) (applied k)"),
+    ("refused", "refusals", "(pending k e r) (!= e r)", "(refused k e r)"),
+    (
+        "forget",
+        "forgetting",
+        "(refused k e r)",
+        "(delete (refused k e r)) (delete (pending k e r))",
+    ),
     ("want-out", "types", "(= e (Out b i)) (= t (ty b))", "(want-out t i)"),
     ("out", "types", "(= e (Out b i)) (= t (ty b)) (= u (got-out t i))", "(set (ty e) u)"),
     ("constant-out", "types", "(= e (Out b i)) (constant b)", "(constant e)"),

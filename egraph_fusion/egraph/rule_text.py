@@ -99,9 +99,11 @@ def rule_text(
     _check_ranges(m, r, number, checks)
     for g in r.when:
         add_guard(m, g)
+    if isinstance(r.rhs, Tensor):  # a broadcast operand, say, may make the left side larger
+        m.atoms += [f"(= {root}_t (ty {root}))", f"(= {root}_t (ty {m.bound[r.rhs]}))"]
     actions = _Actions(m, r, number)
     result = actions.build(r.rhs, source(r.lhs, m.bound))
-    actions.lines.append(f"(pending {root} {result})")
+    actions.lines.append(f"(pending {number} {root} {result})")
     if not isinstance(r.rhs, Apply | Output):
         actions.lines.append(f"(joined {root} {number})")
     if gathers(r):

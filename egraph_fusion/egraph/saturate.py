@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = ["Limits", "Saturation", "saturate"]
 
 INTERVAL_ROUNDS = 8
 """Rounds in which intervals are refined per iteration: refinement alone need not end."""
+REFUSALS = "(run-schedule (run refusals))"
+FORGET = "(run-schedule (run forgetting))"
 SETTLE = "(run-schedule (saturate (run types)) (repeat 2 (run facts)) (run asks))"
 
 
@@ -28,10 +31,12 @@ SETTLE = "(run-schedule (saturate (run types)) (repeat 2 (run facts)) (run asks)
 class Saturation:
     """What saturation left: the program, the states, each part of the next, and how it went.
 
-    `hits` says how often each rule matched, `seconds` (of an observed run) how long it was searched
-    for and applied, `growth` how many e-nodes there were after each iteration.  `early` is the
-    state in which the rules to be run first left the e-graph.  `memory` is the most the worker
-    ever held, in bytes; `note` says what went wrong if the worker was stopped.
+    `hits` says how often each rule was applied: how many of its matches gave two terms of one type,
+    which are then equal, whether they were before or not; a place where a class has changed since
+    is matched again.  `seconds` (of an observed run) says how long each rule was searched for and
+    applied, `growth` how many e-nodes there were after each iteration.  `early` is the state in
+    which the rules to be run first left the e-graph.  `memory` is the most the worker ever held, in
+    bytes; `note` says what went wrong if the worker was stopped.
     """
 
     loaded: Loaded
@@ -153,9 +158,10 @@ def _iterate(run: _Run, texts: Sequence[RuleText], limit: int) -> str:
     size = run.growth[-1] if run.growth else run.loaded_nodes
     for _ in range(limit):
         active, pausing = turns.active, turns.pausing
-        changed = _step(run, active, turns) if active else False
+        changed, matches = _step(run, active, turns) if active else (False, {})
         run.iterations += 1
         settled = _settle(run)
+        _note_hits(run, active, matches)
         run.changed = run.changed or changed or settled
         before, size = size, run.size()
         run.growth.append(size)
@@ -168,14 +174,39 @@ def _iterate(run: _Run, texts: Sequence[RuleText], limit: int) -> str:
     return "iterations"
 
 
-def _step(run: _Run, active: list[RuleText], turns: Turns) -> bool:
+def _step(run: _Run, active: list[RuleText], turns: Turns) -> tuple[bool, dict[str, int]]:
+    """Apply rules once; return whether anything changed, and the matches of each rule."""
     reply = _timed(run, active) if run.observed else run.ask({"run": _schedule(active)})
     matches: dict[str, int] = reply["matches"]
-    for t in active:
-        if found := matches.get(t.rule.name, 0):
-            run.hits[t.rule.name] = run.hits.get(t.rule.name, 0) + found
     turns.note(matches)
-    return bool(reply["updated"])
+    return bool(reply["updated"]), matches
+
+
+def _note_hits(run: _Run, active: list[RuleText], matches: Mapping[str, int]) -> None:
+    """Count the matches of one iteration, less those whose two terms have not the same type."""
+    refused = _refused(run, matches)
+    for t in active:
+        found = matches.get(t.rule.name, 0) - refused.get(t.rule.name, 0)
+        if found > 0:
+            run.hits[t.rule.name] = run.hits.get(t.rule.name, 0) + found
+
+
+def _refused(run: _Run, matches: Mapping[str, int]) -> dict[str, int]:
+    """Return how many terms that each rule just made differ in type from what they rewrite.
+
+    They are all its matches where no term that it made ever had the right type.  They are
+    forgotten, so that they count again where the rule matches again.
+    """
+    if not run.ask({"run": REFUSALS})["matches"]:
+        return {}
+    rows = run.ask({"rows": ["refused", "applied"]})["rows"]
+    run.ask({"run": FORGET})
+    fired = {row[0] for row in rows["applied"]}
+    found: dict[str, int] = {}
+    for k, n in Counter(int(row[0]) for row in rows["refused"]).items():
+        name = run.program.rules[k].rule.name
+        found[name] = n if k in fired else matches.get(name, 0)
+    return found
 
 
 def _schedule(texts: Sequence[RuleText]) -> str:

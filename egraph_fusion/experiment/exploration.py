@@ -38,9 +38,10 @@ class Exploration:
     """A saturated e-graph that answers questions.
 
     `growth` is the number of applied operators after each iteration (`enodes` also counts inputs
-    and constants).  `hits` says how often each rule matched
-    and `seconds` how long it was searched for and applied; `stop_reason` is "saturated" or the
-    limit that ended the run ("iterations", "nodes", "time", "memory").
+    and constants).  `hits` says how often each rule was applied: matches whose two sides are of one
+    type, news or not (a place is matched again where a class of it has changed).  `seconds` says
+    how long each rule was searched for and applied; `stop_reason` is "saturated" or the limit that
+    ended the run ("iterations", "nodes", "matches", "time", "memory").
     """
 
     graph: Graph
@@ -83,7 +84,7 @@ class Exploration:
 
     @cached_property
     def hits(self) -> dict[str, int]:
-        """Matches of each rule that matched."""
+        """How often each rule was applied, for those that were."""
         return cast("dict[str, int]", _by_rule(self.saturation.hits))
 
     @cached_property
@@ -182,11 +183,11 @@ class Exploration:
         write_text(Path(path), page(self))
 
     def __str__(self) -> str:
-        """Print the size, the rules that matched and the classes."""
+        """Print the size, the rules that were applied and the classes."""
         lines = [
             f"{self.enodes} e-nodes in {self.eclasses} classes after {self.iterations} iterations"
             f" ({self.stop_reason})",
-            *(f"  {n} matches of {name}" for name, n in sorted(self.hits.items())),
+            *(f"  {name}: hits {n}" for name, n in sorted(self.hits.items())),
         ]
         return "\n".join([*lines, *map(str, self.classes)])
 

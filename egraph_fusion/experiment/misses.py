@@ -19,7 +19,7 @@ from egraph_fusion.experiment.matching import (
 )
 from egraph_fusion.experiment.printing import Printer
 from egraph_fusion.experiment.right_sides import right_side
-from egraph_fusion.experiment.view import View, op_of
+from egraph_fusion.experiment.view import View, key, op_of
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Number,
@@ -62,7 +62,7 @@ class Miss:
     def __str__(self) -> str:
         """Print in a sentence."""
         if not self.kind:
-            return f"{self.rule} fired: it matched {self.hits} times"
+            return f"{self.rule} fired: hits {self.hits}"
         where = f" nearest at {self.node}:" if self.node else ""
         return f"{self.rule} did not fire;{where} {'; '.join(self.reasons)}"
 
@@ -157,11 +157,14 @@ def _few(reasons: Sequence[str]) -> tuple[str, ...]:
 def _right_refused(view: View, r: Rule, b: Binding) -> tuple[str, ...]:
     """Return why the right side of a match whose conditions hold cannot be."""
     try:
-        right_side(view, r, b, lambda n: view.by_key[n.constructor, n.children, n.attrs])
+        made = right_side(view, r, b, lambda n: view.by_key[key(n)])
     except KeyError:
         return (ENDED,)
     except REFUSALS as e:
         return (f"the right side cannot be made: {e}",)
+    kind, wanted = view.type_of(made), view.type_of(b.classes[r.lhs])
+    if kind != wanted:
+        return (f"the right side is {kind or 'of no type'}, and its left side {wanted}",)
     return ("it holds here, and the term it makes is known already",)
 
 

@@ -48,7 +48,7 @@ def _summary(found: Exploration) -> Element:
             ("e-nodes", f"{found.enodes:,}"),
             ("classes", f"{found.eclasses:,}"),
             ("iterations", f"{found.iterations:,} ({ending})"),
-            ("rules that matched", f"{len(found.hits):,} of {len(found.rules):,}"),
+            ("rules that fired", f"{len(found.hits):,} of {len(found.rules):,}"),
             ("seconds in rules", f"{sum(found.seconds.values()):.3g}"),
             ("numerics", found.numerics),
         ]
@@ -98,12 +98,12 @@ def _rules(found: Exploration) -> Element:
         for name, hits in found.hits.items()
         if name in by_name
     ]
-    columns = ["rule", "family", "formula", "matches", "milliseconds"]
+    columns = ["rule", "family", "formula", "hits", "milliseconds"]
     timed = [(*row, 1e3 * found.seconds.get(row[0], 0.0)) for row in rows]
     shown = [(n, f, element("code", text), h, t) for n, f, text, h, t in timed]
     if not shown:
-        return section("Rules that matched", element("p", "No rule matched.", class_="soft"))
-    return section("Rules that matched", table(columns, shown, filterable=True))
+        return section("Rules that fired", element("p", "No rule fired.", class_="soft"))
+    return section("Rules that fired", table(columns, shown, filterable=True))
 
 
 def _family(rule: Rule, structural: frozenset[Rule]) -> str:
