@@ -94,7 +94,7 @@ def test_the_cheapest_term_has_fewer_flops_and_the_same_value(roots: Exploration
     assert best.cost == best.flops == 2 * 24
     assert best.gap == 0
     assert best.uses == {"sqrt-mul": 2}
-    assert "48 FLOPs, 2 operators (proven cheapest)" in str(best)
+    assert "48 FLOPs, 2 operators (proven cheapest in the e-graph)" in str(best)
 
 
 @pytest.mark.parametrize("extractor", ["tree", "greedy-dag", "exact", "auto"])
@@ -275,3 +275,39 @@ def test_a_rewrite_to_what_is_there_already_is_a_hit() -> None:
     found = ef.explore([A * B, B * A], rules=["mul-order"])
     assert found.hits["mul-order"] >= 2
     assert found.growth[-1] == found.growth[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("term", "wanted"),
+    [
+        (C * 0.1 * 10.0, "identity(c)"),  # 10 times the float nearest to 0.1 is a float above 1
+        (C * 0.7 * (1 / 0.7), "identity(c)"),
+        (C * 0.1 * -10.0, "-c"),
+        (C / 10.0 / 0.1, "identity(c)"),
+        (C + 0.5 + -0.5, "identity(c)"),
+        (C + 0.1 + 0.2 - (0.1 + 0.2), "(c + "),  # the float nearest to the sum is not the sum
+        (C * 0.1 * 3.0, "(c * 0.3"),
+    ],
+    ids=str,
+)
+def test_neutral_numbers_that_folding_makes_are_left_out(term: Pattern, wanted: str) -> None:
+    best = ef.explore(term).extract()
+    assert str(best.expression).startswith(wanted)
+    graph = graph_of([term]).graph
+    optimized = ef.optimize(graph)
+    assert optimized.report.flops_after == best.flops
+    feeds = inputs_of(C)
+    for made in (best.graph, optimized.graph):
+        assert np.allclose(reference(made, feeds)[0], value(term, feeds), rtol=1e-5, atol=1e-6)
+
+
+def test_what_rounds_to_one_is_not_one() -> None:
+    almost = ef.constant("k", np.float32(0.1)) * 10.0
+    found = ef.explore([C * almost, C + (almost - 1.0) * 1e8])
+    assert found.equal(C * almost, C)
+    assert not found.contains(C + 0.0)
+    last = found.extract().expressions[1]
+    feeds = inputs_of(C)
+    excess = (10 * float(np.float32(0.1)) - 1.0) * 1e8
+    assert abs(excess - 1.49) < 0.01
+    assert np.allclose(value(last, feeds), feeds["c"] + excess, rtol=1e-5)

@@ -40,7 +40,8 @@ def rules(c: Constructor, constants: bool = True) -> list[str]:
             lines.append(_line(c, ["(vague x0)"], ["(vague e)"], "types", "vague"))
         lines += [_line(c, ["(= v (lo x0))"], ["(set (lo e) v)"], "facts", "lo")]
         lines += [_line(c, ["(= v (hi x0))"], ["(set (hi e) v)"], "facts", "hi")]
-        lines.append(_line(c, ["(= v (splat x0))"], ["(set (splat e) v)"], "facts", "splat"))
+        for fact in ("splat", "exactly"):
+            lines.append(_line(c, [f"(= v ({fact} x0))"], [f"(set ({fact} e) v)"], "facts", fact))
     if c.op == "Mul" and c.arity == 2:
         lines.append(
             '(rule ((= e (Mul_2 x x))) ((set (lo e) 0.0)) :ruleset facts :name "square-nonneg")'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from egraph_fusion.ir.dims import Shape
@@ -39,6 +40,13 @@ class Interner:
     def number(self, value: float) -> int:
         """Return the id of a number: the same as that of the float attribute."""
         return self.attr(float(value))
+
+    def exactly(self, value: Fraction) -> int:
+        """Return the id of a real number: that of the float that it is, if it is one."""
+        nearest = float(value)
+        if Fraction(nearest) == value:
+            return self.number(nearest)
+        return self._id("exactly", str(value), value)
 
     def shape(self, shape: Shape) -> int:
         """Return the id of a shape."""

@@ -89,6 +89,7 @@ DECLARATIONS = """
 (function lo (T) f64 :merge (max old new))
 (function hi (T) f64 :merge (min old new))
 (function splat (T) i64 :merge old)
+(function exactly (T) i64 :merge old)
 (relation constant (T))
 (relation varies (T))
 (relation tame (T))
@@ -136,7 +137,8 @@ RULES = (
         "(= e (Num v d))",
         "(want-num v d) (constant e) (tame e) (set (calm e) 1)",
     ),
-    ("splat-num", "types", "(= e (Num v d))", "(set (splat e) v)"),
+    ("splat-num", "types", "(= e (Num v d))", "(set (splat e) v) (set (exactly e) v)"),
+    ("exactly", "types", "(= e (Const k)) (= v (splat e))", "(set (exactly e) v)"),
     ("num", "types", "(= e (Num v d)) (= t (got-num d))", "(set (ty e) t)"),
     ("number", "types", "(= e (Num v d)) (= x (number v d))", "(set (lo e) x) (set (hi e) x)"),
     ("nonzero-above", "facts", "(= l (lo e)) (> l 0.0)", "(nonzero e)"),

@@ -58,8 +58,10 @@ class Extracted:
     @property
     def _promise(self) -> str:
         if self.gap is None:
-            return "not proven cheapest"
-        return "proven cheapest" if self.gap == 0 else f"at most {self.gap:.2%} above the cheapest"
+            return "not proven cheapest in the e-graph"
+        if self.gap == 0:
+            return "proven cheapest in the e-graph"
+        return f"at most {100 * self.gap:.2g} % above the cheapest in the e-graph"
 
     def __str__(self) -> str:
         """Print the terms, or the graph if it is long, and what it costs."""
