@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from egraph_fusion.egraph.program import family_name
 from egraph_fusion.errors import OptimizeError
-from egraph_fusion.experiment.derivation import FOLDING, Proofs, Rewrite
+from egraph_fusion.experiment.derivation import Proofs, Rewrite
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.printing import Reader
+from egraph_fusion.experiment.proof_forest import FOLDING
 from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
 from egraph_fusion.rulesets.rule import Rule
 

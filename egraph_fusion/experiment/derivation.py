@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from egraph_fusion.egraph.facts import load_graph
 from egraph_fusion.egraph.interning import Interner
@@ -21,6 +20,7 @@ from egraph_fusion.egraph.state import OUT, ENode
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.experiment.conditions import unmet
 from egraph_fusion.experiment.matching import REFUSALS, Binding, levels, matches
+from egraph_fusion.experiment.proof_forest import CONGRUENCE, FOLDING, Forest
 from egraph_fusion.experiment.right_sides import right_side
 from egraph_fusion.experiment.view import Key, View, is_number, key
 from egraph_fusion.ir.graph import Constant, Graph
@@ -28,13 +28,6 @@ from egraph_fusion.ir.ops.operator import Interval
 from egraph_fusion.ir.tensors import TensorType
 from egraph_fusion.rulesets.pattern import Apply, Output, Pattern
 from egraph_fusion.rulesets.rule import Rule
-
-CONGRUENCE = -1
-"""Justifies an edge between two applications of one operator to equal operands."""
-
-
-FOLDING = -2
-"""Justifies an edge from a term of constants to its value."""
 
 
 class UnknownTermError(OptimizeError):
@@ -60,8 +53,7 @@ class Rewrite:
 class Proofs:
     """Terms, numbered; `nodes` holds each with the numbers of its operands.
 
-    `parents` is the union-find, `via` the proof forest: another term of the same class and why the
-    two are equal (a rule's number and its direction, or CONGRUENCE).
+    `forest` says which are equal, and why; `places` are their classes in the universe.
     """
 
     universe: View
@@ -69,12 +61,9 @@ class Proofs:
     tame: bool
     nodes: list[ENode] = field(default_factory=list[ENode])
     numbers: dict[Key, int] = field(default_factory=dict[Key, int])
-    parents: list[int] = field(default_factory=list[int])
-    classes: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
-    via: dict[int, tuple[int, int, bool]] = field(default_factory=dict[int, tuple[int, int, bool]])
+    forest: Forest = field(default_factory=Forest)
     canonical: dict[Key, int] = field(default_factory=dict[Key, int])
     places: list[int] = field(default_factory=list[int])
-    changed: set[int] = field(default_factory=set[int])
     literals: dict[object, int] = field(default_factory=dict[object, int])
 
     # What a pattern is matched against: the classes so far, with the facts of the universe.
@@ -86,7 +75,7 @@ class Proofs:
 
     def members(self, eclass: int) -> list[ENode]:
         """Return the nodes of a class; operands stand for their classes."""
-        return [self._resolved(self.nodes[i]) for i in self.classes[self.find(eclass)]]
+        return [self._resolved(self.nodes[i]) for i in self.forest.classes[self.find(eclass)]]
 
     def type_of(self, eclass: int) -> TensorType | None:
         """Return the type of a class of tensors, if it is known."""
@@ -108,10 +97,7 @@ class Proofs:
 
     def find(self, term: int) -> int:
         """Return the number of a term's class: that of its oldest term."""
-        while self.parents[term] != term:
-            self.parents[term] = self.parents[self.parents[term]]
-            term = self.parents[term]
-        return term
+        return self.forest.find(term)
 
     def load(self, graph: Graph, known: Mapping[str, int] | None = None) -> dict[str, int]:
         """Add the terms of a graph; return each value's number.
@@ -163,16 +149,13 @@ class Proofs:
         if exact in self.numbers:
             return self.numbers[exact]
         place = self._place(n)
-        number = len(self.nodes)
+        number = self.forest.grow()
         self.nodes.append(n)
-        self.parents.append(number)
         self.places.append(place)
-        self.classes[number] = [number]
-        self.changed.add(number)
         self.numbers[exact] = number
         other = self.canonical.setdefault(key(self._resolved(n)), number)
         if other != number:
-            self.union(number, other, CONGRUENCE, True)
+            self.forest.union(number, other, CONGRUENCE)
         self._valued(number, n, place)
         return number
 
@@ -182,9 +165,9 @@ class Proofs:
         if None in value or not self.universe.holds("constant", place):
             return
         if n.constructor in ("Const", "Num"):
-            self.union(number, self.literals.setdefault(value, number), CONGRUENCE, True)
+            self.forest.union(number, self.literals.setdefault(value, number), CONGRUENCE)
         elif value in self.literals:
-            self.union(number, self.literals[value], FOLDING, True)
+            self.forest.union(number, self.literals[value], FOLDING)
 
     def _place(self, n: ENode) -> int:
         wanted = (n.constructor, tuple(self.places[k] for k in n.children), n.attrs)
@@ -195,29 +178,6 @@ class Proofs:
     def _resolved(self, n: ENode) -> ENode:
         return ENode(n.constructor, tuple(map(self.find, n.children)), n.attrs)
 
-    def union(self, a: int, b: int, why: int, forward: bool) -> bool:
-        """Note that two terms are equal, and why; return whether that is news."""
-        high, low = self.find(a), self.find(b)
-        if high == low:
-            return False
-        self._reroot(a)
-        self.via[a] = (b, why, forward)
-        keep, drop = min(high, low), max(high, low)
-        self.parents[drop] = keep
-        self.classes[keep] += self.classes.pop(drop)
-        self.changed.add(keep)
-        return True
-
-    def _reroot(self, term: int) -> None:
-        """Turn the edges from a term to the root of its proof tree around."""
-        path = [term]
-        while path[-1] in self.via:
-            path.append(self.via[path[-1]][0])
-        edges = [self.via[t] for t in path[:-1]]
-        for (below, above), (_, why, forward) in zip(pairwise(path), edges, strict=True):
-            self.via[above] = (below, why, not forward)
-        self.via.pop(term, None)
-
     def close(self) -> None:
         """Join applications of one operator to equal operands until there are no others."""
         changed = True
@@ -226,7 +186,7 @@ class Proofs:
             self.canonical = {}
             for number, n in enumerate(self.nodes):
                 other = self.canonical.setdefault(key(self._resolved(n)), number)
-                changed |= self.union(number, other, CONGRUENCE, True)
+                changed |= self.forest.union(number, other, CONGRUENCE)
 
     # Rules.
 
@@ -238,8 +198,10 @@ class Proofs:
         found: list[tuple[int, Binding]] = []
         above = self._above_changes()
         for i, r in enumerate(self.rules):
-            if time.monotonic() < deadline:
-                found += [(i, b) for eclass in above for b in self._matches(r, eclass)]
+            for eclass in above:
+                if time.monotonic() >= deadline:
+                    break
+                found += [(i, b) for b in self._matches(r, eclass)]
         size = len(self.nodes)
         news = [self._fired(i, b) for i, b in found]
         self.close()
@@ -251,11 +213,11 @@ class Proofs:
         for number, n in enumerate(self.nodes):
             for child in n.children:
                 parents.setdefault(self.find(child), set()).add(self.find(number))
-        found = frontier = {self.find(c) for c in self.changed}
+        found = frontier = {self.find(c) for c in self.forest.changed}
         for _ in range(max((levels(r.lhs) for r in self.rules), default=1) - 1):
             frontier = {p for c in frontier for p in parents.get(c, ())} - found
             found = found | frontier
-        self.changed = set()
+        self.forest.changed.clear()
         return sorted(found)
 
     def _matches(self, r: Rule, eclass: int) -> Iterator[Binding]:
@@ -272,7 +234,7 @@ class Proofs:
             return False
         if self.places[left] != self.places[right]:
             return False
-        return self.union(left, right, i, True)
+        return self.forest.union(left, right, i)
 
     def _left(self, p: Pattern, b: Binding) -> int:
         """Return the term of a left side: what its variables are bound to stands by its oldest."""
@@ -286,26 +248,11 @@ class Proofs:
 
     def explain(self, a: int, b: int) -> Iterator[Rewrite]:
         """Yield the rewrites that lead from one term to an equal one."""
-        up, down = self._ancestors(a), self._ancestors(b)
-        common = next(t for t in up if t in set(down))
-        for term in up[: up.index(common)]:
-            other, why, forward = self.via[term]
-            yield from self._edge(term, other, why, forward)
-        for term in reversed(down[: down.index(common)]):
-            other, why, forward = self.via[term]
-            yield from self._edge(other, term, why, not forward)
-
-    def _ancestors(self, term: int) -> list[int]:
-        path = [term]
-        while path[-1] in self.via:
-            path.append(self.via[path[-1]][0])
-        return path
-
-    def _edge(self, a: int, b: int, why: int, forward: bool) -> Iterator[Rewrite]:
-        if why != CONGRUENCE:
-            yield Rewrite(why, forward, (), a, b)
-            return
-        pairs = zip(self.nodes[a].children, self.nodes[b].children, strict=True)
-        for i, (old, new) in enumerate(pairs):
-            for r in self.explain(old, new):
-                yield replace(r, place=(i, *r.place))
+        for e in self.forest.path(a, b):
+            if e.why != CONGRUENCE:
+                yield Rewrite(e.why, e.forward, (), e.old, e.new)
+                continue
+            pairs = zip(self.nodes[e.old].children, self.nodes[e.new].children, strict=True)
+            for i, (old, new) in enumerate(pairs):
+                for r in self.explain(old, new):
+                    yield replace(r, place=(i, *r.place))

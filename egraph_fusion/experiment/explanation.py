@@ -12,10 +12,11 @@ from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.experiment.chains import FOLDED, LONGEST, Step, chain
-from egraph_fusion.experiment.derivation import FOLDING, Proofs
+from egraph_fusion.experiment.derivation import Proofs
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.leaves import Leaf
 from egraph_fusion.experiment.printing import Reader
+from egraph_fusion.experiment.proof_forest import FOLDING
 from egraph_fusion.experiment.queries import Query
 from egraph_fusion.experiment.regions import regions
 from egraph_fusion.experiment.view import View
