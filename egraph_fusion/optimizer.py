@@ -13,7 +13,7 @@ from egraph_fusion.egraph.candidates import Candidate, best
 from egraph_fusion.egraph.choosing import Offer
 from egraph_fusion.egraph.counting import totals
 from egraph_fusion.egraph.pricing import Allowed
-from egraph_fusion.egraph.program import ASSUMED, family_name
+from egraph_fusion.egraph.program import ASSUMED, by_family, family_name
 from egraph_fusion.egraph.rebuild import Rebuilt
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.egraph.state import EState
@@ -255,9 +255,6 @@ def _report(
 ) -> Report:
     before, after = totals(graph), best.totals
     last = result.states[-1] if result.states else None
-    hits: dict[str, int] = {}
-    for name, count in sorted(result.hits.items()):
-        hits[family_name(name)] = hits.get(family_name(name), 0) + count
     return Report(
         flops_before=before.flops,
         flops_after=after.flops,
@@ -274,7 +271,7 @@ def _report(
         enodes=last.n_nodes if last else 0,
         saturated=result.stop_reason == "saturated",
         stop_reason=result.stop_reason,
-        rule_hits=hits,
+        rule_hits=by_family(result.hits),
         rule_uses=best.uses,
         extraction_gap=best.gap,
         assumptions=list(best.assumptions),

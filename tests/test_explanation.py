@@ -247,3 +247,11 @@ def test_why_not_says_that_a_rule_was_left_out() -> None:
     miss = ef.explore(A * B, rules=["add-order"]).why_not("mul-order")
     assert miss.kind == "left out"
     assert "it was not among the rules of this run" in miss.reasons[0]
+
+
+def test_terms_deeper_than_python_recurses_have_chains() -> None:
+    deep: Pattern = C
+    for _ in range(700):
+        deep = ops.tanh(deep)
+    why = ef.explore(deep + A, rules=["add-order"]).why(deep + A, A + deep)
+    assert [s.rule for s in why.steps] == ["add-order"]

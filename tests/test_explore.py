@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from expression_values import close, inputs_of, reference, terms, value
+from onnx import TensorProto, helper
 from small_models import dense, dense_inputs, saved, with_opaque
 
 import egraph_fusion as ef
 from egraph_fusion import rulesets
 from egraph_fusion.experiment.exploration import Exploration
 from egraph_fusion.experiment.expressions import graph_of
+from egraph_fusion.experiment.leaves import ABSENT
 from egraph_fusion.extract.cost import Features
 from egraph_fusion.rulesets import guards, ops
 from egraph_fusion.rulesets.pattern import Pattern
@@ -311,3 +315,37 @@ def test_what_rounds_to_one_is_not_one() -> None:
     excess = (10 * float(np.float32(0.1)) - 1.0) * 1e8
     assert abs(excess - 1.49) < 0.01
     assert np.allclose(value(last, feeds), feeds["c"] + excess, rtol=1e-5)
+
+
+def test_an_absent_operand_is_part_of_a_term() -> None:
+    top = ef.constant("top", np.float32(1))
+    found = ef.explore(ops.neg(ops.clip(C, ABSENT, top)))
+    assert found.contains(ops.clip(C, ABSENT, top))
+    assert not found.contains(ops.clip(C, top))
+    for c in found.classes:
+        assert all(found.contains(e) for e in c.expressions)
+
+
+def test_opaque_nodes_of_one_name_keep_their_own_outputs() -> None:
+    nodes = [
+        helper.make_node("NonZero", [v], [f"at_{v}"], name="where") for v in ("first", "second")
+    ]
+    ins = [helper.make_tensor_value_info(v, TensorProto.FLOAT, [4]) for v in ("first", "second")]
+    outs = [helper.make_tensor_value_info(f"at_{v.name}", TensorProto.INT64, [1, "n"]) for v in ins]
+    graph = helper.make_graph(nodes, "two", ins, outs)
+    found = ef.explore(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    assert found.expressions == ("at_first", "at_second")
+
+
+def test_what_is_asked_is_a_term_a_name_or_a_rule(roots: Exploration) -> None:
+    anything: Any = roots
+    for wrong in (3, None, [A], np.ones(2)):
+        for ask in (anything.contains, anything.tensor, partial(anything.equal, A)):
+            with pytest.raises(ef.ModelError, match=r"(x|y|name) is .*; expected"):
+                ask(wrong)
+        with pytest.raises(ef.RuleError, match=r"why_not: rule is .*; expected Rule or str"):
+            anything.why_not(wrong)
+    tensor: Any = ef.tensor
+    for bound in ("3", True, [1.0], object()):
+        with pytest.raises(ef.ModelError, match=r"tensor 't': hi is .*; expected a number"):
+            tensor("t", (2,), hi=bound)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from typing import TypeVar
 
 from egraph_fusion.egraph import analyses, uniform
 from egraph_fusion.egraph.demand import Demand, num_demand, out_demand, type_commands
@@ -24,6 +25,7 @@ from egraph_fusion.egraph.rule_text import (
 from egraph_fusion.rulesets.pattern import Apply, walk
 from egraph_fusion.rulesets.rule import LEVELS, Rule
 
+N = TypeVar("N", int, float)
 ASSUMED = "?"
 """Ends the names of rules whose guards on values were taken for granted."""
 
@@ -110,6 +112,15 @@ def family_name(instance: str) -> str:
     """Return the name of the rule that an instance or reverse direction belongs to."""
     plain = instance.split("[")[0].split("/")[0].removesuffix(ASSUMED)
     return plain.removesuffix("-reverse")
+
+
+def by_family(counts: Mapping[str, N]) -> dict[str, N]:
+    """Sum over the instances and directions of each rule, the most first."""
+    found: dict[str, N] = {}
+    for name, n in counts.items():
+        family = family_name(name)
+        found[family] = found[family] + n if family in found else n
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 @lru_cache(maxsize=4096)

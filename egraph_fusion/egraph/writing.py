@@ -8,7 +8,7 @@ from egraph_fusion.egraph.choosing import Offer, offer
 from egraph_fusion.egraph.facts import Loaded
 from egraph_fusion.egraph.folding import Folds, NotFiniteError
 from egraph_fusion.egraph.pricing import Allowed, Prices
-from egraph_fusion.egraph.program import Program, family_name
+from egraph_fusion.egraph.program import Program, by_family
 from egraph_fusion.egraph.rebuild import Rebuilt, rebuild
 from egraph_fusion.egraph.state import EState
 from egraph_fusion.extract.choice import Choice
@@ -65,6 +65,5 @@ def uses_by_rule(uses: Mapping[int, int], names: Sequence[str]) -> dict[str, int
     """Count uses, given by number, by rule: instances and directions of one rule are that rule."""
     counts: dict[str, int] = {}
     for number, count in sorted(uses.items()):
-        name = family_name(names[number])
-        counts[name] = counts.get(name, 0) + count
-    return counts
+        counts[names[number]] = counts.get(names[number], 0) + count
+    return by_family(counts)

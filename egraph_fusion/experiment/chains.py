@@ -115,7 +115,14 @@ class _Terms:
         self.made: dict[int, Pattern] = {}
 
     def of(self, number: int) -> Pattern:
-        if number not in self.made:
-            n = self.proofs.nodes[number]
-            self.made[number] = self.reader.term(n, [self.of(k) for k in n.children])
+        stack = [number]  # terms may be deeper than Python recurses
+        while stack:
+            n = self.proofs.nodes[stack[-1]]
+            wanted = [k for k in n.children if k not in self.made]
+            if wanted and stack[-1] not in self.made:
+                stack.extend(wanted)
+                continue
+            done = stack.pop()
+            if done not in self.made:
+                self.made[done] = self.reader.term(n, [self.made[k] for k in n.children])
         return self.made[number]

@@ -19,7 +19,8 @@ from egraph_fusion.egraph.language import OPAQUE
 from egraph_fusion.egraph.state import OUT, ENode
 from egraph_fusion.errors import OptimizeError
 from egraph_fusion.experiment.conditions import unmet
-from egraph_fusion.experiment.matching import REFUSALS, Binding, levels, matches
+from egraph_fusion.experiment.expressions import REFUSALS
+from egraph_fusion.experiment.matching import Binding, levels, matches
 from egraph_fusion.experiment.proof_forest import CONGRUENCE, FOLDING, Forest
 from egraph_fusion.experiment.right_sides import right_side
 from egraph_fusion.experiment.view import Key, View, is_number, key
@@ -134,10 +135,9 @@ class Proofs:
 
     def _constant(self, value: Constant) -> ENode:
         """Return the term of a constant: the graph's own, else a number that a rule made."""
-        own = self.universe.loaded
-        for name, c in own.graph.constants.items():
-            if c == value and name in own.values:
-                return ENode("Const", (), (own.values[name],))
+        name = self.universe.constant_names.get(value.id)
+        if name is not None:
+            return ENode("Const", (), (self.universe.loaded.values[name],))
         if not is_number(value):
             raise UnknownTermError("the e-graph has no such constant")
         number = self.interner.number(float(value.array))

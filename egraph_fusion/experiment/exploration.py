@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import cast
 
 from egraph_fusion.arguments import checked
-from egraph_fusion.egraph.program import family_name
+from egraph_fusion.egraph.program import by_family
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import ModelError, OptimizeError, RuleError
@@ -85,18 +84,19 @@ class Exploration:
     @cached_property
     def hits(self) -> dict[str, int]:
         """How often each rule was applied, for those that were."""
-        return cast("dict[str, int]", _by_rule(self.saturation.hits))
+        return by_family(self.saturation.hits)
 
     @cached_property
     def seconds(self) -> dict[str, float]:
         """Seconds of each rule that could match at all."""
-        return _by_rule(self.saturation.seconds)
+        return by_family(self.saturation.seconds)
 
     @cached_property
     def classes(self) -> tuple[EClass, ...]:
         """Every class of tensors: its type, bounds, names and terms."""
         return listed(self._view, self._printer)
 
+    @checked(ModelError)
     def tensor(self, name: str) -> Leaf:
         """Return a value of the explored graph for use in expressions.
 
@@ -105,40 +105,46 @@ class Exploration:
         known = query(self.graph, name)
         return Reader(self.saturation.loaded, self.leaves).named(known.value)
 
+    @checked(ModelError)
     def contains(self, x: Term) -> bool:
-        """Whether the e-graph holds `x`, an expression or the name of a tensor."""
+        """Whether the e-graph holds `x`, an expression or the name of a tensor.
+
+        Raises ModelError for a name that the graph does not have, and for a tensor of another type
+        than its namesake there.
+        """
         return bool(query(self.graph, x).classes(self._view))
 
+    @checked(ModelError)
     def equal(self, x: Term, y: Term) -> bool:
         """Whether the rules make `x` and `y` equal, within the limits.
 
-        Terms that the e-graph does not hold are explored together with it.
+        Terms that the e-graph does not hold are explored together with it.  Raises ModelError as
+        `contains` does.
         """
         asked = (query(self.graph, x), query(self.graph, y))
-        first, second = (q.classes(self._view) for q in asked)
-        if first and second:
-            return bool(first & second)
-        return self._with(*asked).equal(x, y)
+        return self._holding(*asked)._joined(*asked)
 
-    @checked(OptimizeError, least={"time_limit": 0})
+    @checked(OptimizeError, least={"time_limit": 0}, others={"x": ModelError, "y": ModelError})
     def why(self, x: Term, y: Term, time_limit: float = 60.0) -> Explanation:
         """Return the rules that make `x` and `y` equal, and a chain of terms one rule apart.
 
-        Raises OptimizeError if they are not equal under the rules and limits.
+        `time_limit` (seconds) bounds the search for fewest rules; a first chain is looked for
+        beyond it.  Raises OptimizeError if they are not equal under the rules and limits, and
+        ModelError as `contains` does.
         """
         asked = (query(self.graph, x), query(self.graph, y))
-        if not self.equal(x, y):
+        whole = self._holding(*asked)
+        if not whole._joined(*asked):
             raise OptimizeError(
                 f"{asked[0].text} and {asked[1].text} are not equal under these rules and limits; "
                 "`why_not(rule)` says what kept a rule from firing"
             )
-        held = all(q.classes(self._view) for q in asked)
-        whole = self if held else self._with(*asked)
         problem = Problem(
             whole.graph, whole.assumed, whole.leaves, self.rules, self.numerics, self.limits, *asked
         )
         return explain(problem, whole.saturation, whole._roots(asked), time_limit)
 
+    @checked(RuleError)
     def why_not(self, rule: Rule | str) -> Miss:
         """Return what kept a rule from firing, where it came nearest; also that it was left out.
 
@@ -193,7 +199,7 @@ class Exploration:
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """What was explored: the text of each output."""
+        """What was explored, as text."""
         return tuple(shown(p, 200) for p in terms_of_graph(self.graph, self.leaves))
 
     @cached_property
@@ -210,20 +216,20 @@ class Exploration:
             return rule
         return next((r for r in self.rules if r.name == rule), None) or find(rule)
 
-    def _with(self, *asked: Query) -> Exploration:
-        """Explore the graph together with further terms."""
+    def _joined(self, first: Query, second: Query) -> bool:
+        """Whether two terms are in one class."""
+        return bool(first.classes(self._view) & second.classes(self._view))
+
+    def _holding(self, *asked: Query) -> Exploration:
+        """Return this exploration if it holds the terms, else one of the graph and them."""
         new = [q for q in asked if not q.classes(self._view)]
+        if not new:
+            return self
         leaves = dict(self.leaves)
         for q in new:
             leaves |= q.leaves
-        return _explored(
-            with_query(self.graph, *new),
-            leaves,
-            self.assumed,
-            self.rules,
-            self.numerics,
-            self.limits,
-        )
+        graph = with_query(self.graph, *new)
+        return _explored(graph, leaves, self.assumed, self.rules, self.numerics, self.limits)
 
     def _roots(self, asked: Sequence[Query]) -> tuple[str, ...]:
         """Return the values of the graph to look around for a derivation."""
@@ -289,11 +295,3 @@ def _ended(found: Saturation, limits: Limits) -> str:
     if found.stop_reason == "time":
         return f"by its time_limit of {limits.seconds:g} s"
     return f"({found.note})"
-
-
-def _by_rule(counts: Mapping[str, float]) -> dict[str, float]:
-    """Sum over the instances and directions of each rule, the most first."""
-    found: dict[str, float] = {}
-    for name, n in counts.items():
-        found[family_name(name)] = found.get(family_name(name), 0) + n
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))

@@ -166,6 +166,7 @@ class _Build:
 
 
 REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
+"""What declarations and functions of attributes raise on operands that do not fit."""
 
 
 def _accepts(

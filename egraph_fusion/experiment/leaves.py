@@ -10,6 +10,7 @@ from typing import SupportsIndex, cast
 
 import numpy as np
 
+from egraph_fusion.arguments import fits
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.errors import EgraphFusionError, ModelError
 from egraph_fusion.ir.dims import Dim
@@ -53,6 +54,9 @@ def tensor(
     ModelError for a name, shape, dtype or bounds that cannot be.
     """
     kind = TensorType(_dtype(dtype, name), _shape(shape, name))
+    for what, bound in (("lo", lo), ("hi", hi)):
+        if not fits(bound, float | None):
+            raise ModelError(f"tensor {name!r}: {what} is {bound!r}; expected a number or None")
     low, high = -math.inf if lo is None else float(lo), math.inf if hi is None else float(hi)
     bounded = lo is not None or hi is not None
     if bounded and not (kind.dtype.is_float or kind.dtype.is_integer):

@@ -13,7 +13,7 @@ from egraph_fusion.egraph.rule_match import (
     in_declared_kind,
 )
 from egraph_fusion.egraph.state import OUT, ENode
-from egraph_fusion.errors import EgraphFusionError, RuleError
+from egraph_fusion.errors import RuleError
 from egraph_fusion.experiment.view import Terms
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.tensors import DType
@@ -31,8 +31,6 @@ from egraph_fusion.rulesets.pattern import (
 )
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import Source
-
-REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)

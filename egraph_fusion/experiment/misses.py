@@ -8,10 +8,9 @@ from typing import Any
 
 from egraph_fusion.egraph.state import OUT
 from egraph_fusion.experiment.conditions import unmet
-from egraph_fusion.experiment.expressions import shown
+from egraph_fusion.experiment.expressions import REFUSALS, shown
 from egraph_fusion.experiment.matching import (
     EMPTY,
-    REFUSALS,
     Binding,
     attributes_of_match,
     fits,

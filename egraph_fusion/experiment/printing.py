@@ -60,8 +60,8 @@ class Reader:
     def applied(self, c: Constructor, ids: tuple[int, ...], operands: Sequence[Pattern]) -> Pattern:
         """Return an operator with interned attributes applied to terms."""
         if c.op == OPAQUE:
-            node = self.loaded.graph.nodes[ids[0]]
-            return Leaf(node.label(), _UNKNOWN)
+            outputs = self.loaded.graph.nodes[ids[0]].outputs
+            return Leaf(next(filter(None, outputs), ""), _UNKNOWN)  # which no other node has
         attrs = attrs_of(self.loaded.interner, c, ids)
         defaults = {a.name: a.default for a in OPERATORS[c.op].attrs}
         told = {k: v for k, v in attrs.items() if k not in defaults or defaults[k] != v}
@@ -71,8 +71,7 @@ class Reader:
         """Return an output; one of an opaque node is a value by itself."""
         if not isinstance(bundle, Leaf):
             return Output(bundle, index)
-        node = next(n for n in self.loaded.graph.nodes if n.label() == bundle.name)
-        return self.named(node.outputs[index])
+        return self.named(self.loaded.graph.producers[bundle.name].outputs[index])
 
     def constant(self, name: str) -> Pattern:
         """Return a constant: one without a name of its own is a number if it can be."""

@@ -141,9 +141,19 @@ class View:
         number = self.loaded.values.get(name)
         return None if number is None else self.state.of_value[number]
 
+    @cached_property
+    def constant_names(self) -> Mapping[str, str]:
+        """By content, the first name of each constant of the graph that is read."""
+        found: dict[str, str] = {}
+        for name, c in self.loaded.graph.constants.items():
+            if name in self.loaded.values:
+                found.setdefault(c.id, name)
+        return found
+
     def constants(self, value: Constant) -> frozenset[int]:
         """Return the classes that are a constant: the graph's own, and numbers that rules made."""
-        given = {self.class_of(v) for v, c in self.loaded.graph.constants.items() if c == value}
+        own = self.constant_names.get(value.id)
+        given = {None if own is None else self.class_of(own)}
         if is_number(value):
             number = self.interner.number(float(value.array))
             dtype = self.interner.dtype(value.type.dtype)
@@ -159,9 +169,11 @@ class View:
         found |= {v: self.constants(c) for v, c in graph.constants.items()}
         loaded = load_graph(graph)
         numbered = {k: v for v, k in loaded.values.items()}
+        absent = self.by_key.get(("Absent", (), ()))
+        nothing = frozenset(() if absent is None else (absent,))
         for t in loaded.terms:
             outputs = graph.nodes[t.node].outputs
-            operands = [found[numbered[k]] for k in t.operands]
+            operands = [found[numbered[k]] if k >= 0 else nothing for k in t.operands]
             attrs = tuple(self.interner.attr(loaded.interner.value(a)) for a in t.attrs)
             classes = self._applications(t.constructor, operands, attrs)
             if not t.constructor.outputs:
