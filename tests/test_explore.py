@@ -349,3 +349,14 @@ def test_what_is_asked_is_a_term_a_name_or_a_rule(roots: Exploration) -> None:
     for bound in ("3", True, [1.0], object()):
         with pytest.raises(ef.ModelError, match=r"tensor 't': hi is .*; expected a number"):
             tensor("t", (2,), hi=bound)
+
+
+def test_a_rule_on_outputs_of_several_counts_is_counted_once() -> None:
+    at = rulesets.attrs("p")[0]
+    first = rulesets.rule(
+        "abs-first", ops.abs(ops.split(x, attrs=at)[0]), ops.split(ops.abs(x), attrs=at)[0]
+    )
+    parts = [ops.split(v, axis=0, split=sizes) for v, sizes in ((A, (2, 2)), (C, (1, 1, 2)))]
+    both = [ops.abs(p[0]) for p in parts]
+    alone = [ef.explore(t, rules=[first]).hits["abs-first"] for t in both]
+    assert ef.explore(both, rules=[first]).hits["abs-first"] == sum(alone)

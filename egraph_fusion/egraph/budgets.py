@@ -84,9 +84,9 @@ class Turns:
         return [t for t in self.rules if t.ruleset not in self.retired]
 
     def note(self, matches: Mapping[str, int]) -> None:
-        """Take the matches of this iteration by rule, and begin the next."""
+        """Take the matches of this iteration by label, and begin the next."""
         for t in self.active:
-            self._note(t.ruleset, matches.get(t.rule.name, 0))
+            self._note(t.ruleset, matches.get(t.label, 0))
         self.iteration += 1
 
     def _note(self, rule: str, found: int) -> None:

@@ -44,10 +44,15 @@ from egraph_fusion.rulesets.term_dtypes import Source, number_source, source
 
 @dataclass(frozen=True, slots=True)
 class RuleText:
-    """One direction of one rule as commands.  `ruleset` holds the rewrite, `asks` the questions."""
+    """One direction of one rule as commands.
+
+    `ruleset` holds the rewrite, `asks` the questions.  Matches are counted by `label`: a rule has
+    several texts where its operators have several numbers of outputs.
+    """
 
     rule: Rule
     ruleset: str
+    label: str
     commands: tuple[str, ...]
     demands: tuple[Demand, ...]
 
@@ -114,10 +119,11 @@ def rule_text(
     commands = [f"(ruleset {ruleset})"]
     if m.questions:
         wants = " ".join(m.questions)
-        commands.append(f'(rule ({body}) ({wants}) :ruleset asks :name "asks {r.name}")')
+        commands.append(f'(rule ({body}) ({wants}) :ruleset asks :name "asks {r.name} {number}")')
     act = " ".join(actions.lines)
-    commands.append(f'(rule ({body} {answers}) ({act}) :ruleset {ruleset} :name "{r.name}")')
-    return RuleText(r, ruleset, tuple(commands), tuple(m.demands.values()))
+    label = f"{r.name} {number}"
+    commands.append(f'(rule ({body} {answers}) ({act}) :ruleset {ruleset} :name "{label}")')
+    return RuleText(r, ruleset, label, tuple(commands), tuple(m.demands.values()))
 
 
 def _check_ranges(m: Match, r: Rule, number: int, checks: Checks) -> None:

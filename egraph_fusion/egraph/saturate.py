@@ -175,7 +175,7 @@ def _iterate(run: _Run, texts: Sequence[RuleText], limit: int) -> str:
 
 
 def _step(run: _Run, active: list[RuleText], turns: Turns) -> tuple[bool, dict[str, int]]:
-    """Apply rules once; return whether anything changed, and the matches of each rule."""
+    """Apply rules once; return whether anything changed, and the matches of each by label."""
     reply = _timed(run, active) if run.observed else run.ask({"run": _schedule(active)})
     matches: dict[str, int] = reply["matches"]
     turns.note(matches)
@@ -186,7 +186,7 @@ def _note_hits(run: _Run, active: list[RuleText], matches: Mapping[str, int]) ->
     """Count the matches of one iteration, less those whose two terms have not the same type."""
     refused = _refused(run, matches)
     for t in active:
-        found = matches.get(t.rule.name, 0) - refused.get(t.rule.name, 0)
+        found = matches.get(t.label, 0) - refused.get(t.label, 0)
         if found > 0:
             run.hits[t.rule.name] = run.hits.get(t.rule.name, 0) + found
 
@@ -204,8 +204,8 @@ def _refused(run: _Run, matches: Mapping[str, int]) -> dict[str, int]:
     fired = {row[0] for row in rows["applied"]}
     found: dict[str, int] = {}
     for k, n in Counter(int(row[0]) for row in rows["refused"]).items():
-        name = run.program.rules[k].rule.name
-        found[name] = n if k in fired else matches.get(name, 0)
+        label = run.program.rules[k].label
+        found[label] = n if k in fired else matches.get(label, 0)
     return found
 
 
