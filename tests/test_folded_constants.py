@@ -70,3 +70,19 @@ def test_at_level_finite_the_result_is_rounded_once(dtype: Any) -> None:
     once = _steps([c.astype(np.float64) for c in constants], steps).astype(dtype)
     np.testing.assert_array_equal(_folded(constants, steps, "finite"), once)
     assert (once != _steps(constants, steps)).any()
+
+
+@pytest.mark.parametrize(("numerics", "operators"), [("exact", 1), ("finite", 0)])
+def test_numbers_that_are_one_when_rounded_once_are_neutral_only_below_level_exact(
+    numerics: str, operators: int
+) -> None:
+    seventh, seven, less = np.float32(1) / np.float32(7), np.float32(7), np.float32(1 - 2**-24)
+    assert seventh * seven * less != 1
+    assert np.float32(float(seventh) * float(seven) * float(less)) == 1
+    b = GraphBuilder("neutral")
+    x = b.add_input("x", TensorType(DType.FLOAT32, (3,)))
+    scale = b.op("Mul", b.const(np.array(seventh)), b.const(np.array(seven)))
+    scale = b.op("Mul", scale, b.const(np.array(less)))
+    b.output(b.op("Relu", b.op("Mul", x, scale)))
+    nodes = ef.optimize(b.build(), numerics=numerics).graph.nodes
+    assert [n.op for n in nodes] == ["Mul"] * operators + ["Relu"]

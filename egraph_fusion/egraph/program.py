@@ -63,7 +63,7 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     for c in ordered:
         demands += analyses.demands(interner, c)
     uniforms = [c for c in ordered if uniform.computes(c)]
-    demands += [uniform.uniform_demand(interner, c) for c in uniforms]
+    demands += [uniform.uniform_demand(interner, c, numerics == "exact") for c in uniforms]
     for t in texts:
         demands += t.demands
     by_want = {d.want: d for d in demands}

@@ -68,10 +68,11 @@ def rounded(wanted: Fraction, dtype: DType) -> float | None:
     return found if Fraction(found) == wanted or abs(found) >= range_of(dtype).smallest else None
 
 
-def uniform_demand(interner: Interner, c: Constructor) -> Demand:
+def uniform_demand(interner: Interner, c: Constructor, stepwise: bool = False) -> Demand:
     """Answer with the number that results, and with what the dtype makes of it.
 
-    A zero is only known where numbers cancel: other zeros have the sign of an operand.
+    A zero is only known where numbers cancel: other zeros have the sign of an operand.  If
+    constants are computed `stepwise`, no number is known that the dtype does not hold.
     """
 
     def answer(row: Row) -> list[str]:
@@ -82,7 +83,7 @@ def uniform_demand(interner: Interner, c: Constructor) -> Demand:
             return []
         found = rounded(wanted, interner.value(row[-1]))
         signed = not wanted and not (c.op in ("Add", "Sub") and all(operands))
-        if found is None or signed or _bits(wanted) > LONGEST:
+        if found is None or signed or _bits(wanted) > LONGEST or (stepwise and found != wanted):
             return []
         key = " ".join(map(str, row))
         return [
