@@ -6,6 +6,7 @@ from egraph_fusion.rulesets.functions import (
     as_matrix,
     filters,
     flat,
+    padded_more,
     reduced_twice,
     second,
     shape_of,
@@ -20,6 +21,7 @@ from egraph_fusion.rulesets.guards import (
     nonneg,
     nonzero,
     one_consumer,
+    pads_space_only,
     per_channel,
     pointwise,
     positive,
@@ -67,7 +69,7 @@ REGROUPING = (
     rule("extremum-regroup", pick(pick(a, b), c), pick(a, pick(b, c)), [one_consumer(pick(a, b))],
          growing=True, dtypes="numeric", schema="maximum or minimum"),
     rule("logical-regroup", logic(logic(a, b), c), logic(a, logic(b, c)),
-         [one_consumer(logic(a, b))], growing=True, dtypes="bool", level="exact", schema="logical"),
+         [one_consumer(logic(a, b))], growing=True, dtypes="any", level="exact", schema="logical"),
     rule("matmul-regroup", (a @ b) @ c, a @ (b @ c),
          [rank_at_least(a, 2), rank_at_least(b, 2), rank_at_least(c, 2)], growing=True, both=True),
     rule("concat-nested", ops.concat(ops.concat(a, b, axis=axis), c, axis=axis),
@@ -117,16 +119,19 @@ conv, conv_bias = ops.conv(x, w, attrs=p), ops.conv(x, w, bias, attrs=p)
 vector = ops.reshape(k1, shape=flat(k1))
 every_channel = ops.expand(vector, shape=vector_of(w))
 
+low, high, below, above = (Tensor(n) for n in ["low", "high", "below", "above"])
+CLIPS = (
+    rule("clip-nested", ops.clip(ops.clip(a, low, high), below, above),
+         ops.clip(a, ops.clip(low, below, above), ops.clip(high, below, above)), dtypes="numeric"),
+)  # fmt: skip
+
 CONSTANTS = (
-    rule("add-constants",        (a + k1) + k2,       a + (k1 + k2),       known, dtypes="numeric"),
     rule("add-constants-across", (a + k1) + (b + k2), (a + b) + (k1 + k2), apart, dtypes="numeric"),
     rule("conv-add", conv + k1, ops.conv(x, w, every_channel, attrs=p),
          [constant(k1), per_channel(k1, conv)], schema="bias of a convolution"),
     rule("conv-bias-add", conv_bias + k1, ops.conv(x, w, bias + vector, attrs=p),
          [constant(bias), constant(k1), per_channel(k1, conv_bias)],
          schema="bias of a convolution"),
-    rule("conv-add-past", (conv + y) + k1, ops.conv(x, w, every_channel, attrs=p) + y,
-         [constant(k1), varying(y), per_channel(k1, conv)], schema="bias of a convolution"),
 )  # fmt: skip
 
 view = operators("view", "viewing")
@@ -149,7 +154,12 @@ transposed_bias = ops.conv_transpose(x, w, bias, group=1, attrs=p)
 full = ops.expand(ops.reshape(c, shape=flat(c)), shape=second(w))
 mixed = ops.reshape(ops.reshape(v, shape=as_matrix(v)) @ ops.reshape(w, shape=as_matrix(w)),
                     shape=filters(v, w))  # fmt: skip
+around = Attribute("around")
+padded = ops.pad(x, pads=around, mode="constant")
 WINDOWS = (
+    rule("conv-pad", ops.conv(padded, w, pads=pads, auto_pad="NOTSET", attrs=p),
+         ops.conv(x, w, pads=padded_more(pads, around), auto_pad="NOTSET", attrs=p),
+         [pads_space_only(around)]),
     rule("conv-regroup",
          ops.conv(ops.conv(x, w, bias, group=1, attrs=p), v, strides=strides, pads=pads, group=1,
                   auto_pad="NOTSET", attrs=q),
@@ -168,6 +178,7 @@ ASSOCIATIVE: tuple[Rule, ...] = (
     *HOMOMORPHISMS,
     *CHAINS,
     *REDUCTIONS,
+    *CLIPS,
     *CONSTANTS,
     *INDEXING,
     *WINDOWS,

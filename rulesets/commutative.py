@@ -37,14 +37,16 @@ from egraph_fusion.rulesets.guards import (
     same_beside,
     same_rank,
     same_shape,
+    scalar,
     scales_inputs,
+    size_one_along,
     swaps_last_two,
     varying,
 )
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
-from egraph_fusion.rulesets.schemas import operators
+from egraph_fusion.rulesets.schemas import operator_pairs, operators
 
 a, b, k, i, w, x, bias = (Tensor(n) for n in ["a", "b", "k", "i", "w", "x", "bias"])
 p, q, keep, axis, axes = (Attribute(n) for n in ["p", "q", "keep", "axis", "axes"])
@@ -60,7 +62,10 @@ reduction = operators("reduction", "associative")
 additive, extremal = operators("additive", "additive"), operators("extremal", "extremal")
 pick, plus = operators("pick", "selecting"), operators("plus", "adding")
 logic = operators("logic", "logical")
+low, high = Tensor("low"), Tensor("high")
 peaking = operators("peaking", "peaking")
+below, above = operator_pairs("compared", "orders")
+peak, floor = operator_pairs("extreme", "extrema")
 
 OPERANDS = (
     rule("mul-order",     a * b,               b * a,               level="exact", dtypes="numeric",
@@ -69,12 +74,10 @@ OPERANDS = (
     rule("extremum-order", pick(a, b),         pick(b, a),          dtypes="numeric",
          schema="maximum or minimum"),
     rule("equal-order",   ops.equal(a, b),    ops.equal(b, a),     level="exact", dtypes="numeric"),
-    rule("logical-order", logic(a, b),         logic(b, a),         level="exact", dtypes="bool",
+    rule("logical-order", logic(a, b),         logic(b, a),         level="exact", dtypes="any",
          schema="logical"),
-    rule("less-order",    ops.less(a, b),      ops.greater(b, a),
-         level="exact", both=True, dtypes="numeric"),
-    rule("less-equal-order", ops.less_or_equal(a, b), ops.greater_or_equal(b, a),
-         level="exact", both=True, dtypes="numeric"),
+    rule("compare-order",  below(a, b),       above(b, a),
+         level="exact", both=True, dtypes="numeric", schema="comparison"),
 )  # fmt: skip
 
 SIGNS = (
@@ -85,7 +88,7 @@ SIGNS = (
 
 
 total, mean = ops.reduce_sum, ops.reduce_mean
-peak, floor, prod = ops.reduce_max, ops.reduce_min, ops.reduce_prod
+prod = ops.reduce_prod
 across = [fits_reduced(k, a, axes, keep)]
 K = {"axes": axes, "keepdims": keep}
 
@@ -106,8 +109,10 @@ REDUCTIONS = (
          schema="extremal reduction"),
     rule("extremum-increasing", extremal(rising(a), **K), rising(extremal(a, **K)),
          schema="extremal reduction"),
-    rule("max-neg",     peak(-a, **K),                -floor(a, **K)),
-    rule("min-neg",     floor(-a, **K),               -peak(a, **K)),
+    rule("extremum-neg", peak(-a, **K),               -floor(a, **K),
+         schema="extremal reduction"),
+    rule("cumsum-scale", ops.cum_sum(a * k, axis=axis, attrs=p),
+         ops.cum_sum(a, axis=axis, attrs=p) * k, [size_one_along(k, a, axis)], dtypes="numeric"),
     rule("sum-abs",     total(ops.abs(a), **K),       ops.reduce_l1(a, **K),      dtypes="numeric"),
     rule("sum-square",  total(a * a, **K),       ops.reduce_sum_square(a, **K), dtypes="numeric"),
     rule("reduce-transposed",
@@ -158,6 +163,8 @@ SCALES = (
     rule("conv-scale-weights", ops.conv(x, w * k, attrs=p), ops.conv(x, w, attrs=p) * k,
          [*scale, broadcasts_into(k, w)]),
     rule("relu-scale",         ops.relu(a * k),             ops.relu(a) * k, [nonneg(k)]),
+    rule("max-pool-clip", peaking(ops.clip(a, low, high)), ops.clip(peaking(a), low, high),
+         [scalar(low), scalar(high)], schema="pooling"),
     rule("max-pool-increasing", peaking(rising(a)), rising(peaking(a)), schema="pooling"),
 )  # fmt: skip
 

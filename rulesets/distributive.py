@@ -30,13 +30,12 @@ from egraph_fusion.rulesets.guards import (
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, family_rule
-from egraph_fusion.rulesets.schemas import operators
+from egraph_fusion.rulesets.schemas import operator_pairs, operators
 
 a, b, c, w, x, y, z = (Tensor(n) for n in "abcwxyz")
 s, bias, mean, variance = (Tensor(n) for n in ("s", "bias", "mean", "variance"))
 xs = Many("xs")
 p, q, k, d, axis, eps = (Attribute(n) for n in ["p", "q", "k", "d", "axis", "eps"])
-up, low = ops.max, ops.min
 rule = family_rule("distributive")
 SIGNED, EXTREMUM = "sum or difference", "maximum or minimum"
 PAPER = "DNNFusion, Table 4"
@@ -45,6 +44,9 @@ f = operators("f", "unary")
 g = operators("g", "binary")
 rising = operators("rising", "increasing")
 pick = operators("pick", "selecting")
+bits = operators("bits", "bitwise")
+up, low = operator_pairs("up", "lattices")
+extreme, chosen = operator_pairs("extreme", "selections")
 plus = operators("plus", "adding")
 additive = operators("additive", "additive")
 averaging = operators("averaging", "averaging")
@@ -69,14 +71,14 @@ PRODUCTS = (
     rule("extremum-over-add",  pick(a + c, b + c),        pick(a, b) + c,   schema=EXTREMUM),
     rule("extremum-over-mul",  pick(a * c, b * c),        pick(a, b) * c,   [nonneg(c)],
          schema=EXTREMUM),
-    rule("max-over-min",       up(low(a, b), low(a, c)),  low(a, up(b, c)), dtypes="numeric"),
-    rule("min-over-max",       low(up(a, b), up(a, c)),   up(a, low(b, c)), dtypes="numeric"),
+    rule("lattice-over",       up(low(a, b), low(a, c)),  low(a, up(b, c)),
+         schema="lattice", dtypes="any"),
+    rule("extremum-over-clip", pick(ops.clip(a, x, y), ops.clip(b, x, y)),
+         ops.clip(pick(a, b), x, y), schema=EXTREMUM, dtypes="numeric"),
     rule("extremum-over-increasing", pick(rising(a), rising(b)), rising(pick(a, b)),
          schema="increasing"),
-    rule("and-over-or", ops.or_(ops.and_(a, b), ops.and_(a, c)), ops.and_(a, ops.or_(b, c)),
-         dtypes="bool", level="exact"),
-    rule("or-over-and", ops.and_(ops.or_(a, b), ops.or_(a, c)), ops.or_(a, ops.and_(b, c)),
-         dtypes="bool", level="exact"),
+    rule("bitwise-over-shift", bits(ops.bit_shift(a, c, attrs=p), ops.bit_shift(b, c, attrs=p)),
+         ops.bit_shift(bits(a, b), c, attrs=p), schema="bitwise", dtypes="uint", level="exact"),
 )  # fmt: skip
 
 SELECTION = (
@@ -111,12 +113,17 @@ REDUCTIONS = (
     rule("reduce-over-add",
          plus(additive(a, axes=q, keepdims=k), additive(b, axes=q, keepdims=k)),
          additive(plus(a, b), axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
-    rule("max-over-max",
-         up(ops.reduce_max(a, axes=q, keepdims=k), ops.reduce_max(b, axes=q, keepdims=k)),
-         ops.reduce_max(up(a, b), axes=q, keepdims=k), [same_shape(a, b)], dtypes="numeric"),
-    rule("min-over-min",
-         low(ops.reduce_min(a, axes=q, keepdims=k), ops.reduce_min(b, axes=q, keepdims=k)),
-         ops.reduce_min(low(a, b), axes=q, keepdims=k), [same_shape(a, b)], dtypes="numeric"),
+    rule("reduce-over-extremum",
+         chosen(extreme(a, axes=q, keepdims=k), extreme(b, axes=q, keepdims=k)),
+         extreme(chosen(a, b), axes=q, keepdims=k), [same_shape(a, b)],
+         schema=EXTREMUM, dtypes="numeric"),
+    rule("cumsum-over-add",
+         plus(ops.cum_sum(a, attrs=p), ops.cum_sum(b, attrs=p)), ops.cum_sum(plus(a, b), attrs=p),
+         [same_shape(a, b)], schema=SIGNED, dtypes="numeric"),
+    rule("pad-over-add",
+         plus(ops.pad(a, pads=q, mode="constant"), ops.pad(b, pads=q, mode="constant")),
+         ops.pad(plus(a, b), pads=q, mode="constant"), [same_shape(a, b)],
+         schema=SIGNED, dtypes="numeric"),
     rule("average-pool-over-add",
          averaging(a) + averaging(b), averaging(a + b), [same_shape(a, b)], schema="pooling"),
 )  # fmt: skip

@@ -232,6 +232,19 @@ def zeros_around(inner: AttrValue, outer: AttrValue, dilations: AttrValue) -> At
 
 
 @_function
+def padded_more(pads: AttrValue, around: AttrValue) -> AttrValue:
+    """Pads of a convolution whose image is no longer padded `around` its positions before."""
+    begins, ends = _halves(_ints(around))
+    return tuple(p + a for p, a in zip(_ints(pads), begins[2:] + ends[2:], strict=True))
+
+
+@_function
+def summed(first: AttrValue, second: AttrValue) -> AttrValue:
+    """The sums of two lists of integers."""
+    return tuple(a + b for a, b in zip(_ints(first), _ints(second), strict=True))
+
+
+@_function
 def doubled(count: AttrValue) -> AttrValue:
     """Twice an integer."""
     return 2 * _int(count)
@@ -241,6 +254,10 @@ def doubled(count: AttrValue) -> AttrValue:
 def times(a: AttrValue, b: AttrValue) -> AttrValue:
     """The product of two numbers."""
     return _number(a) * _number(b)
+
+
+def _halves(values: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return values[: len(values) // 2], values[len(values) // 2 :]
 
 
 def _size(shape: Shape) -> int:

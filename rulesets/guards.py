@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from egraph_fusion.rulesets.guard_kinds import GUARDS, Form, Guard, GuardKind
 from egraph_fusion.rulesets.guards_convolution import (
+    pads_space_only,
     pointwise,
     scales_inputs,
+    stays_cut,
 )
 from egraph_fusion.rulesets.guards_gain import (
     copies_no_more,
@@ -19,6 +21,7 @@ from egraph_fusion.rulesets.guards_index import (
     inserted_among,
     keeps_axes,
     same_beside,
+    sizes_of,
 )
 from egraph_fusion.rulesets.guards_operands import (
     all_zero,
@@ -82,6 +85,7 @@ __all__ = [
     "nonzero",
     "one_consumer",
     "one_element",
+    "pads_space_only",
     "per_channel",
     "pointwise",
     "positive",
@@ -98,6 +102,8 @@ __all__ = [
     "scales_inputs",
     "single",
     "size_one_along",
+    "sizes_of",
+    "stays_cut",
     "swaps_last_two",
     "uniform",
     "varying",

@@ -1,4 +1,4 @@
-"""Guards on convolutions: which act on every position alone, and what scales their inputs."""
+"""Guards on padding and convolutions: which mix channels only, and what scales their inputs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,20 @@ def pointwise(w: Shape, strides: AttrValue, pads: AttrValue) -> bool:
     """A convolution by `w` under these strides and pads combines the channels of each position."""
     alone = all(d == 1 for d in w[2:]) and all(s == 1 for s in ints(strides))
     return alone and not any(ints(pads))
+
+
+@declare_guard(Form.TYPE, 1)
+def pads_space_only(pads: AttrValue) -> bool:
+    """Pad with these amounts cuts nothing off and leaves batch and channels as they are."""
+    amounts = ints(pads)
+    rank = len(amounts) // 2
+    return min(amounts, default=0) >= 0 and not any(amounts[:2] + amounts[rank : rank + 2])
+
+
+@declare_guard(Form.TYPE, 2)
+def stays_cut(first: AttrValue, second: AttrValue) -> bool:
+    """Where Pad with the first amounts cuts a side off, Pad with the second adds none to it."""
+    return all(a >= 0 or b <= 0 for a, b in zip(ints(first), ints(second), strict=True))
 
 
 @declare_guard(Form.TYPE, 4)

@@ -73,6 +73,13 @@ def same_beside(k: Shape, a: Shape, b: Shape) -> bool:
     return a[len(a) - rank :] == b[len(b) - rank :]
 
 
+@declare_guard(Form.TYPE, 4)
+def sizes_of(sizes: AttrValue, a: Shape, b: Shape, axis: AttrValue) -> bool:
+    """`a` and `b` have these two sizes along the axis."""
+    (n,) = ints(axis)
+    return ints(sizes) == (a[n], b[n])
+
+
 @declare_guard(Form.TYPE, 3)
 def keeps_axes(y: Shape, a: Shape, axes: AttrValue) -> bool:
     """`y` has the shape of `a` reduced along these axes, which stay with size 1."""

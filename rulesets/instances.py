@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from egraph_fusion.rulesets.pattern import (
     Tensor,
     walk,
 )
-from egraph_fusion.rulesets.schemas import OPERATOR_CLASSES
+from egraph_fusion.rulesets.schemas import members
 
 if TYPE_CHECKING:
     from egraph_fusion.rulesets.rule import Rule
@@ -31,34 +31,33 @@ def per_operator(r: Rule) -> Iterator[Rule]:
     if not variables:
         yield r
         return
-    variable = min(variables)
-    for op in OPERATOR_CLASSES[variable.split(":")[1]]:
+    for case in members(min(variables)):
         named = replace(
             r,
-            name=f"{r.name}[{op}]",
-            lhs=_renamed(r.lhs, variable, op),
-            rhs=_renamed(r.rhs, variable, op),
-            when=_guards(r, partial(_renamed, variable=variable, op=op)),
+            name=f"{r.name}[{next(iter(case.values()))}]",
+            lhs=_renamed(r.lhs, case),
+            rhs=_renamed(r.rhs, case),
+            when=_guards(r, partial(_renamed, case=case)),
         )
         yield from per_operator(named)
 
 
-def _renamed(p: Pattern, variable: str, op: str) -> Pattern:
+def _renamed(p: Pattern, case: Mapping[str, str]) -> Pattern:
     match p:
         case Apply(name, args):
-            inner = tuple(_renamed(a, variable, op) for a in args)
-            attrs = tuple((k, _renamed_term(v, variable, op)) for k, v in p.attrs)
-            return replace(p, op=op if name == variable else name, args=inner, attrs=attrs)
+            inner = tuple(_renamed(a, case) for a in args)
+            attrs = tuple((k, _renamed_term(v, case)) for k, v in p.attrs)
+            return replace(p, op=case.get(name, name), args=inner, attrs=attrs)
         case Output(of, index):
-            return Output(_renamed(of, variable, op), index)
+            return Output(_renamed(of, case), index)
         case _:
             return p
 
 
-def _renamed_term(term: AttrTerm, variable: str, op: str) -> AttrTerm:
+def _renamed_term(term: AttrTerm, case: Mapping[str, str]) -> AttrTerm:
     if not isinstance(term, Computed):
         return term
-    args = (_renamed(a, variable, op) if isinstance(a, Pattern) else a for a in term.args)
+    args = (_renamed(a, case) if isinstance(a, Pattern) else a for a in term.args)
     return replace(term, args=tuple(args))
 
 

@@ -1,4 +1,7 @@
-"""Operator variables: rules over every operator of a class are one rule, not one per operator."""
+"""Operator variables: rules over every operator of a class are one rule, not one per operator.
+
+A class of pairs serves rules in which two operators change places, such as maximum and minimum.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "additive": ("ReduceSum", "ReduceMean"),
     "extremal": ("ReduceMax", "ReduceMin"),
     "selecting": ("Max", "Min"),
-    "logical": ("And", "Or", "Xor"),
+    "logical": ("And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
+    "bitwise": ("BitwiseAnd", "BitwiseOr", "BitwiseXor"),
     "multiplicative": ("Abs", "Reciprocal"),
     "averaging": ("AveragePool", "GlobalAveragePool"),
     "peaking": ("MaxPool", "GlobalMaxPool"),
@@ -54,13 +58,41 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     ),
 }
 
+OPERATOR_PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
+    "lattices": (
+        *(("Max", "Min"), ("Min", "Max"), ("And", "Or"), ("Or", "And")),
+        *(("BitwiseAnd", "BitwiseOr"), ("BitwiseOr", "BitwiseAnd")),
+    ),
+    "orders": (("Less", "Greater"), ("LessOrEqual", "GreaterOrEqual")),
+    "extrema": (("ReduceMax", "ReduceMin"), ("ReduceMin", "ReduceMax")),
+    "selections": (("ReduceMax", "Max"), ("ReduceMin", "Min")),
+}
+
+
+def members(variable: str) -> tuple[dict[str, str], ...]:
+    """Return what the operator variables that belong to `variable` stand for, case by case."""
+    base, _, place = variable.partition(".")
+    of = base.partition(":")[2]
+    if not place:
+        return tuple({variable: op} for op in OPERATOR_CLASSES[of])
+    return tuple(dict(zip((f"{base}.0", f"{base}.1"), p, strict=True)) for p in OPERATOR_PAIRS[of])
+
 
 def operators(name: str, of: str) -> Callable[..., Apply]:
     """Return an operator variable over the class `of`; its applications share their attributes."""
     if of not in OPERATOR_CLASSES:
         raise RuleError(f"no class of operators is called {of!r}: {sorted(OPERATOR_CLASSES)}")
-    variable = f"?{name}:{of}"
+    return _variable(f"?{name}:{of}", name)
 
+
+def operator_pairs(name: str, of: str) -> tuple[Callable[..., Apply], Callable[..., Apply]]:
+    """Return the two operator variables of a pair of the class `of`; they share attributes."""
+    if of not in OPERATOR_PAIRS:
+        raise RuleError(f"no class of pairs is called {of!r}: {sorted(OPERATOR_PAIRS)}")
+    return _variable(f"?{name}:{of}.0", name), _variable(f"?{name}:{of}.1", name)
+
+
+def _variable(variable: str, name: str) -> Callable[..., Apply]:
     def apply(*args: Pattern | float, **given: Attribute) -> Apply:
         attrs = tuple(sorted(given.items()))
         return Apply(variable, tuple(map(pattern, args)), attrs, Attribute(f"{name}_attrs"))

@@ -6,8 +6,12 @@ from egraph_fusion.rulesets.functions import (
     composed,
     doubled,
     flat,
+    flipped,
     leading,
+    padded_more,
     shape_of,
+    summed,
+    vector_of,
     zeros_around,
 )
 from egraph_fusion.rulesets.guards import (
@@ -21,6 +25,7 @@ from egraph_fusion.rulesets.guards import (
     lies_within,
     nonneg,
     nonzero,
+    pads_space_only,
     per_channel,
     positive,
     rank_at_least,
@@ -28,6 +33,8 @@ from egraph_fusion.rulesets.guards import (
     same_dtype,
     same_except,
     same_shape,
+    sizes_of,
+    stays_cut,
     varying,
 )
 from egraph_fusion.rulesets.operations import ops
@@ -67,6 +74,9 @@ IDENTITIES = (
     rule("int-mul-one",   a * 1.0,                       a,            level="exact", dtypes="int"),
 )  # fmt: skip
 
+axis = Attribute("axis")
+parted = ops.split(ops.concat(a, b, axis=axis), axis=axis, split=p)
+
 MOVEMENT = (
     rule("transpose-twice",
          ops.transpose(ops.transpose(a, perm=p), perm=q), ops.transpose(a, perm=composed(q, p)),
@@ -86,6 +96,16 @@ MOVEMENT = (
     rule("slice-none",     ops.slice(a, steps=q, attrs=p), a,
          [same_shape(ops.slice(a, steps=q, attrs=p), a), forwards(q)], level="exact", dtypes="any"),
     rule("pad-none",       ops.pad(a, pads=q, attrs=p),   a, [all_zero(q)],
+         level="exact", dtypes="any"),
+    rule("pad-zero", ops.pad(a, 0.0, pads=p, mode="constant"), ops.pad(a, pads=p, mode="constant"),
+         level="exact", dtypes="numeric"),
+    rule("pad-twice",
+         ops.pad(ops.pad(a, pads=p, mode="constant"), pads=q, mode="constant"),
+         ops.pad(a, pads=summed(p, q), mode="constant"), [stays_cut(p, q)],
+         level="exact", dtypes="any"),
+    rule("split-concat-first",  parted[0], a, [sizes_of(p, a, b, axis)],
+         level="exact", dtypes="any"),
+    rule("split-concat-second", parted[1], b, [sizes_of(p, a, b, axis)],
          level="exact", dtypes="any"),
     rule("squeeze-unsqueeze",
          ops.squeeze(ops.unsqueeze(a, axes=axes), axes=axes), a, level="exact", dtypes="any"),
@@ -111,7 +131,7 @@ MOVEMENT = (
     rule("min-one",        ops.min(a),                    a, level="exact"),
 )  # fmt: skip
 
-conv_bias = ops.conv(x, w, bias, attrs=p)
+conv, conv_bias = ops.conv(x, w, attrs=p), ops.conv(x, w, bias, attrs=p)
 gemm, gemm_t = ops.gemm(x, w, transA=q), ops.gemm(x, w, transA=q, transB=1)
 gemm_bias = ops.gemm(x, w, bias, transA=q)
 gemm_t_bias = ops.gemm(x, w, bias, transA=q, transB=1)
@@ -121,6 +141,9 @@ WEIGHTS = (
     rule("sub-constant",  a - c, a + (-c), [constant(c)], level="exact"),
     # Sound without `nonzero` as well, but then 1 / 0 would be folded to an infinity.
     rule("div-constant",  a / c, a * ops.reciprocal(c), [constant(c), nonzero(c)]),
+    rule("conv-add-past", (conv + y) + k,
+         ops.conv(x, w, ops.expand(by_vector, shape=vector_of(w)), attrs=p) + y,
+         [constant(k), varying(y), per_channel(k, conv)]),
     rule("conv-bias-add-past", (conv_bias + y) + k,
          ops.conv(x, w, bias + by_vector, attrs=p) + y,
          [constant(bias), constant(k), varying(y), per_channel(k, conv_bias)]),
@@ -145,6 +168,7 @@ k1, k2 = Tensor("k1"), Tensor("k2")
 known = [constant(k1), constant(k2)]
 apart = [*known, varying(a), varying(b)]  # a constant is not taken apart: 8 = 2 * 4 = 4 * 2 = ...
 GATHERING = (
+    rule("add-constants",        (a + k1) + k2,       a + (k1 + k2),       known, dtypes="numeric"),
     rule("add-constants-past",   ((a + k1) + b) + k2, (a + b) + (k1 + k2), apart, dtypes="numeric"),
     rule("mul-constants",        (a * k1) * k2,       a * (k1 * k2),       known, dtypes="numeric"),
     rule("mul-constants-across", (a * k1) * (b * k2), (a * b) * (k1 * k2), apart, dtypes="numeric"),
@@ -193,7 +217,16 @@ def _padded(*operands: Tensor | Apply, pads: Attribute) -> Apply:
     return ops.conv(*operands, pads=pads, dilations=steps, auto_pad="NOTSET", attrs=p)
 
 
+flipped_left, flipped_right = ops.transpose(x, perm=(1, 0)), ops.transpose(y, perm=(1, 0))
+padded = ops.pad(x, pads=around, mode="constant")
 BIASES = (
+    rule("gemm-bias-transposed-left", ops.gemm(flipped_left, w, bias, transA=i, attrs=p),
+         ops.gemm(x, w, bias, transA=flipped(i), attrs=p)),
+    rule("gemm-bias-transposed-right", ops.gemm(x, flipped_right, bias, transB=i, attrs=p),
+         ops.gemm(x, y, bias, transB=flipped(i), attrs=p)),
+    rule("conv-bias-pad", ops.conv(padded, w, bias, pads=inside, auto_pad="NOTSET", attrs=p),
+         ops.conv(x, w, bias, pads=padded_more(inside, around), auto_pad="NOTSET", attrs=p),
+         [pads_space_only(around)]),
     rule("gemm-apart", ops.gemm(x, w, bias, transB=0, **plain), x @ w + bias, growing=True),
     rule("gemm-transposed-apart", ops.gemm(x, w, bias, transB=1, **plain),
          x @ ops.transpose(w, perm=(1, 0)) + bias, growing=True),

@@ -243,8 +243,11 @@ def _ones(_rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
     return tuple(1 for _ in shapes[0])
 
 
-def _no_pads(_rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
-    return tuple(0 for _ in range(2 * len(shapes[0])))
+def _pads(rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
+    """None, or some around all axes but the first two."""
+    rank, most = len(shapes[0]), 1 if rng.random() < 0.3 else 3
+    side = [0 if n < 2 else int(rng.integers(0, most)) for n in range(rank)]
+    return (*side, *(s and int(rng.integers(0, most)) for s in side))
 
 
 def _window_pads(rng: np.random.Generator, shapes: Sequence[Dims]) -> AttrValue:
@@ -270,6 +273,10 @@ def _flag(rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
 
 def _dtype(rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
     return ("float16", "float32", "float64")[int(rng.integers(0, 3))]
+
+
+def _direction(rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
+    return ("LEFT", "RIGHT")[int(rng.integers(0, 2))]
 
 
 def _epsilon(_rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
@@ -302,7 +309,7 @@ SAMPLES: dict[tuple[str, str], Sample] = {
     ("Slice", "ends"): _ends,
     ("Slice", "axes"): _all_axes,
     ("Slice", "steps"): _ones,
-    ("Pad", "pads"): _no_pads,
+    ("Pad", "pads"): _pads,
     ("Concat", "axis"): _axis,
     ("Gather", "axis"): _axis,
     ("Split", "axis"): _first_axis,
@@ -318,5 +325,7 @@ SAMPLES: dict[tuple[str, str], Sample] = {
     ("Gemm", "transA"): _flag,
     ("Gemm", "transB"): _flag,
     ("Cast", "to"): _dtype,
+    ("BitShift", "direction"): _direction,
+    ("CumSum", "axis"): _axis,
     ("BatchNormalization", "epsilon"): _epsilon,
 }

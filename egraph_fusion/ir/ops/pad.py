@@ -38,6 +38,10 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     x = first(types)
     if attrs["mode"] not in MODES:
         raise TypeRuleError(f"Pad: mode {attrs['mode']!r} is none of {MODES}")
+    fill = types[1] if len(types) > 1 else None
+    several = fill is not None and isinstance(fill.size, int) and fill.size != 1
+    if fill is not None and (several or fill.dtype is not x.dtype):
+        raise TypeRuleError(f"Pad: the value to pad {x} with is {fill}, not one of its elements")
     if x.shape is None:
         return (TensorType(x.dtype, None),)
     out: list[Dim] = []
