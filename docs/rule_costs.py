@@ -8,7 +8,7 @@ from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.tracing import node_flops
 from egraph_fusion.rulesets.pattern import Pattern
 from egraph_fusion.rulesets.rule import Rule
-from egraph_fusion.rulesets.verify_settings import settings_of
+from egraph_fusion.rulesets.verify_search import settings_of
 from egraph_fusion.rulesets.verify_terms import Literal, Program
 
 

@@ -25,7 +25,8 @@ from egraph_fusion.rulesets.polynomials import (
     symbol,
 )
 from egraph_fusion.rulesets.rule import Rule
-from egraph_fusion.rulesets.verify_settings import Setting, settings_of
+from egraph_fusion.rulesets.verify_search import settings_of
+from egraph_fusion.rulesets.verify_settings import Setting
 from egraph_fusion.rulesets.verify_terms import REFUSALS, Program
 
 SHAPES = 40

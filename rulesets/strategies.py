@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,20 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
-from egraph_fusion.rulesets.guards import Form
 from egraph_fusion.rulesets.pattern import Number, Pattern, Tensor
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
 from egraph_fusion.rulesets.verify_numbers import values_near
-from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in, settings_of
+from egraph_fusion.rulesets.verify_search import settings_of
+from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in
+from egraph_fusion.rulesets.verify_values import guards_on, pool, satisfying
 
 PLAIN = (1.0, 0.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, -0.0, -3.0, 0.25, 2.5, -1.5)
 KINDS = ("plain", "plain", "smooth", "smooth", "ties", "extreme")
 """Kinds of values; plain ones are few, so that equal elements and zeros are common."""
-UNBOUNDED_KINDS = ("plain", "smooth", "ties", "extreme", "special", "infinite", "signs", "signs")
+UNBOUNDED_KINDS = (
+    *("plain", "smooth", "rough", "ties", "extreme", "special", "infinite", "signs", "signs"),
+)
 """Those for claims about every value: NaN, infinities and signed zeros are common in them."""
 WRITTEN = ("written", "written", "written", "written")
 """Values at and near the numbers that a rule speaks of."""
@@ -55,14 +58,24 @@ def arrays(
 ) -> SearchStrategy[Array]:
     """Return arrays of a dtype and shape.
 
-    `kind` is plain (small numbers), smooth, ties (halves and integers, give or take an ulp),
-    extreme (tiny, subnormal and huge), special (NaN and infinities among others), infinite or
-    signs (zeros and ones of both signs); None: any of them.  Integer arrays hold small numbers
-    and the dtype's limits.
+    `kind` is plain (small numbers), smooth, rough (of many digits and magnitudes, so that rounding
+    and the order of a sum show), ties (halves and integers, give or take an ulp), extreme (tiny,
+    subnormal and huge), special (NaN and infinities among others), infinite or signs (zeros and
+    ones of both signs); None: any of them.  Integer arrays hold small numbers and the dtype's
+    limits, rough ones any.  Raises RuleError for a dtype that is not drawn and an unknown kind.
     """
+    found = _drawn_dtype(dtype)
     if kind is None:
-        return st.sampled_from(UNBOUNDED_KINDS).flatmap(lambda k: arrays(dtype, shape, k))
-    return _arrays_of(DType(dtype), shape, elements(DType(dtype), kind))
+        return st.sampled_from(UNBOUNDED_KINDS).flatmap(lambda k: arrays(found, shape, k))
+    return _arrays_of(found, shape, elements(found, kind))
+
+
+def _drawn_dtype(dtype: object) -> DType:
+    found = DType.named(dtype)
+    if found is None or not (found.is_float or found.is_integer or found is DType.BOOL):
+        drawn = ", ".join(d.value for d in DType if d.is_float or d.is_integer)
+        raise RuleError(f"elements are drawn of dtype bool, {drawn}; got {dtype!r}")
+    return found
 
 
 def _arrays_of(
@@ -81,17 +94,27 @@ def _arrays_of(
     return st.lists(element, min_size=size, max_size=size).map(build)
 
 
-def elements(dtype: DType, kind: str = "plain") -> SearchStrategy[Any]:
-    """Return single elements of a dtype, as Python numbers; kinds as for `arrays`."""
-    if dtype is DType.BOOL:
+def elements(dtype: DType | str, kind: str = "plain") -> SearchStrategy[Any]:
+    """Return single elements of a dtype, as Python numbers; kinds and errors as for `arrays`."""
+    found = _drawn_dtype(dtype)
+    if kind not in UNBOUNDED_KINDS:
+        raise RuleError(f"no kind of values is called {kind!r}: {sorted({*UNBOUNDED_KINDS})}")
+    if found is DType.BOOL:
         return st.booleans()
-    if dtype.is_integer:
-        return _integers(dtype, kind)
+    if found.is_integer:
+        return _integers(found, kind)
     if kind == "plain":
         return st.sampled_from(PLAIN)
     if kind == "smooth":
         return st.integers(-(2**12), 2**12).map(lambda n: n / 2**10)
-    return st.sampled_from(_pool(dtype, kind))
+    if kind == "rough":
+        return st.integers(-(2**57), 2**57).map(_rough)
+    return st.sampled_from(pool(found, kind))
+
+
+def _rough(n: int) -> float:
+    """Return a number of as many digits as float64 holds, of magnitude 2^-12 to 2^4 mostly."""
+    return (n >> 4) * 2.0 ** (n % 16 - 64)
 
 
 def _integers(dtype: DType, kind: str) -> SearchStrategy[int]:
@@ -101,45 +124,10 @@ def _integers(dtype: DType, kind: str) -> SearchStrategy[int]:
         return st.sampled_from([n for n in (1, 0, 2, -1, 3, -2, 5, 7, -3) if n >= low])
     if kind == "smooth":
         return st.integers(max(low, -40), 40)
+    if kind == "rough":
+        return st.integers(low, high)
     small = [n for n in (1, 0, -1, 2) if n >= low]
     return st.sampled_from([*small, low, high, low + 1, high - 1, high // 2 + 1])
-
-
-def _pool(dtype: DType, kind: str) -> list[float]:
-    """Return values where floating-point arithmetic has edges."""
-    info = _float_facts(dtype)
-    if kind == "ties":
-        halves = [n / 2 for n in range(-7, 8)]
-        near = [h * (1 + s * info.eps) for h in halves if h for s in (-0.5, 1)]
-        return [*halves, *near]
-    edges = [info.tiny, info.smallest, info.eps, info.largest, math.sqrt(info.largest)]
-    both = [1.0, *edges, *(-e for e in edges), 0.0, -0.0, 3.0, -1.5]
-    pools = {
-        "extreme": both,
-        "special": [1.0, math.inf, -math.inf, math.nan, 0.0, -0.0, -1.0, info.largest],
-        "infinite": [1.0, math.inf, -math.inf, 0.0],
-        "signs": [1.0, 0.0, -0.0, -1.0],
-    }
-    if kind not in pools:
-        raise RuleError(f"no kind of values is called {kind!r}: {sorted({*UNBOUNDED_KINDS})}")
-    return pools[kind]
-
-
-@dataclass(frozen=True, slots=True)
-class _FloatFacts:
-    eps: float
-    tiny: float
-    smallest: float
-    largest: float
-
-
-def _float_facts(dtype: DType) -> _FloatFacts:
-    if dtype is DType.BFLOAT16:
-        return _FloatFacts(2.0**-7, 2.0**-126, 2.0**-133, float(2 - 2.0**-7) * 2.0**127)
-    info: Any = np.finfo(dtype.numpy)
-    return _FloatFacts(
-        float(info.eps), float(info.tiny), float(info.smallest_subnormal), float(info.max)
-    )
 
 
 def terms(
@@ -217,7 +205,7 @@ def _leaf(
         drawn = st.one_of(near, near, arrays(dtype, shape, "plain"))
     else:
         drawn = arrays(dtype, shape, kind)
-    return drawn.map(lambda a: _satisfying(a, _wanted(rule, p)))
+    return drawn.map(lambda a: satisfying(a, guards_on(rule, p)))
 
 
 def _written(setting: Setting, dtype: DType) -> SearchStrategy[Any]:
@@ -225,49 +213,3 @@ def _written(setting: Setting, dtype: DType) -> SearchStrategy[Any]:
     near = () if dtype is DType.BOOL else values_near(setting.numbers, dtype)
     first = near[: len(setting.numbers)]  # the numbers themselves, if the dtype holds them
     return st.one_of(*map(st.sampled_from, (first, near)), plain) if near else plain
-
-
-def _wanted(rule: Rule, p: Pattern) -> list[str]:
-    return [g.name for g in rule.when if g.kind.form is Form.VALUE and g.args == (p,)]
-
-
-def remixed(e: Environment, number: int) -> Environment:
-    """Return `e` with elements that are few and special: infinities, signed zeros, limits.
-
-    Bitwise trials cost little, so that each drawn environment is followed by some of these.
-    """
-    rng = np.random.default_rng([number, *(v.size for v in e.arrays.values())])
-    return replace(e, arrays={p: _remix(e, p, v, rng) for p, v in e.arrays.items()})
-
-
-def _remix(e: Environment, p: Pattern, v: Array, rng: np.random.Generator) -> Array:
-    if isinstance(p, Number) or p in e.setting.index_limits:
-        return v
-    dtype = DType.of(v.dtype)
-    pool: list[float] = [0, 1]
-    if dtype.is_float:
-        pool = _pool(dtype, "special")
-    elif dtype.is_integer:
-        limits = np.iinfo(v.dtype)
-        pool = [0, 1, 2, int(limits.min), int(limits.max), int(limits.max) - 1]
-    if dtype is not DType.BOOL:
-        pool += values_near(e.setting.numbers, dtype)
-    few: Array = rng.choice(np.asarray(pool, dtype=v.dtype), 4)
-    found: Array = rng.choice(few, v.shape)
-    return _satisfying(np.asarray(found, dtype=v.dtype), _wanted(e.rule, p))
-
-
-def _satisfying(a: Array, guards: Sequence[str]) -> Array:
-    """Return `a` changed as little as guards on its elements demand."""
-    one = np.asarray(1, dtype=a.dtype)
-    if a.dtype.kind == "b":
-        return np.ones_like(a) if {"positive", "nonzero"} & {*guards} else a
-    if "finite" in guards and a.dtype.kind not in "biu":
-        a = np.where(np.isfinite(a), a, one)
-    if "nonneg" in guards or "positive" in guards:
-        a = np.where(a >= 0, a, np.where(a < 0, -a, one))
-    if "positive" in guards or "nonzero" in guards:
-        a = np.where(a == 0, one, a)
-    if "uniform" in guards and a.size:
-        a = np.full(a.shape, a.reshape(-1)[0])
-    return a

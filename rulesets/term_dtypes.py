@@ -17,6 +17,17 @@ from egraph_fusion.rulesets.pattern import (
     walk,
 )
 
+FLOATS_ONLY = frozenset(
+    (
+        *("Reciprocal", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Erf", "Sigmoid"),
+        *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
+        *("Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh"),
+        *("Softplus", "Softsign", "HardSigmoid", "HardSwish", "LeakyRelu", "Elu", "Celu", "Selu"),
+        *("ThresholdedRelu", "Mish", "Gelu", "Swish"),
+    )
+)
+"""Functions that ONNX defines for floating-point numbers alone: integers have no meaning there."""
+
 Source = Pattern | DType | None
 """Where a dtype is known from: a tensor, itself, or (None) the rule's `dtypes`."""
 

@@ -10,36 +10,32 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis.errors import HypothesisException, HypothesisWarning
 
 from egraph_fusion.arguments import checked
 from egraph_fusion.errors import RuleError
-from egraph_fusion.ir.graph import Array
 from egraph_fusion.rulesets.catalogue import find
 from egraph_fusion.rulesets.guards import Form, Guard
-from egraph_fusion.rulesets.pattern import Apply, Many, Pattern, walk
+from egraph_fusion.rulesets.pattern import Apply, Many, walk
 from egraph_fusion.rulesets.rule import Rule
-from egraph_fusion.rulesets.strategies import Environment, environments_in, remixed
+from egraph_fusion.rulesets.strategies import Environment, environments_in
 from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
+from egraph_fusion.rulesets.verify_environments import REMIXES, certain, filled, remixed
 from egraph_fusion.rulesets.verify_result import Checked, Counterexample, Verification
-from egraph_fusion.rulesets.verify_settings import TYPED, Setting, settings_like, settings_of
+from egraph_fusion.rulesets.verify_search import settings_like, settings_of
+from egraph_fusion.rulesets.verify_settings import TYPED, Setting
 from egraph_fusion.rulesets.verify_storage import private_storage
 
 CHECKS = cast("list[HealthCheck]", list(HealthCheck))
 """What hypothesis may complain of: none of it matters where a search is cut off anyhow."""
 LEAST = 25
 """Examples that each operator of a schema gets at least (if that many are asked for at all)."""
-REMIXES = 4
-"""Arrays of special values that are tried after each example that is compared bit for bit."""
 MANY, ENOUGH = 4, 15
 """More instances than `MANY` share their shapes, if more than `ENOUGH` of those fit."""
 SMALL, SMALL_SETTINGS, SMALL_EXAMPLES = 6, 6, 40
 """Elements, settings and examples of the search for a smaller counterexample."""
-FORCED = 4
-"""Settings with an empty group that are tried in any case."""
 LEAST_WITHOUT = 100
 """Examples that must fail to refute a rule without a guard before the guard is called unneeded."""
 
@@ -79,9 +75,9 @@ class _Search:
         self.settings += len(found)
         for s in found:
             if s.refusal:
-                self.found = Counterexample(rule, _ones(rule, s), s.refusal)
+                self.found = Counterexample(rule, filled(rule, s), s.refusal)
                 return True
-        self._hollow(rule, found)
+        self._certain(rule, found, seed)
         if self.found is not None:
             return True
         self._random(rule, found, examples, seed)
@@ -89,10 +85,9 @@ class _Search:
             self._smaller(self.found, found, seed)
         return self.found is not None
 
-    def _hollow(self, rule: Rule, found: Sequence[Setting]) -> None:
-        """Try some empty groups, which random examples may leave out."""
-        for s in [s for s in found if s.hollow][:FORCED]:
-            e = _ones(rule, s)
+    def _certain(self, rule: Rule, found: Sequence[Setting], seed: int) -> None:
+        """Try what random examples may leave out."""
+        for e in certain(rule, found, seed):
             problem = tried(e).problem
             if problem is not None and self._violates(e):
                 self.found = Counterexample(rule, e, problem)
@@ -240,16 +235,6 @@ def _with_settings(
         found = settings_of(instance, seed, violating=violating) if fresh else alike
         first = first or found
         yield instance, found
-
-
-def _ones(rule: Rule, s: Setting) -> Environment:
-    """Return an environment for a failure that does not depend on values."""
-    values: dict[Pattern, Array] = {}
-    for (p, shape), t in zip(s.shapes.items(), s.left.types, strict=False):
-        value = getattr(p, "value", 0 if p in s.index_limits else 1)
-        with np.errstate(all="ignore"):  # a dtype may not hold a number of the rule
-            values[p] = np.full(shape, value).astype(t.dtype.numpy)
-    return Environment(rule, s, values)
 
 
 def _unneeded(rule: Rule, max_examples: int, seed: int, deadline: float | None) -> tuple[str, ...]:

@@ -5,23 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from random import Random
 from typing import Any
 
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.guards import Form, Guard
-from egraph_fusion.rulesets.pattern import (
-    Number,
-    Pattern,
-)
+from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
 from egraph_fusion.rulesets.verify_numbers import numbers_in
-from egraph_fusion.rulesets.verify_shapes import Shapes
-from egraph_fusion.rulesets.verify_sizes import HOLLOW, PLAIN, Extents, long, written_sizes
+from egraph_fusion.rulesets.verify_sizes import DEEP, PLAIN, USUAL
 from egraph_fusion.rulesets.verify_terms import (
     INDICES,
     REFUSALS,
@@ -33,17 +29,15 @@ from egraph_fusion.rulesets.verify_terms import (
     Step,
 )
 
-SETTINGS = 80
-"""How many settings of a rule are looked for."""
-TRIES = 1500
-VAIN = 60
-"""Attempts to find a setting, and to find one with an empty group if there is none yet."""
-HOLLOWS, LONGS = 8, 12
-"""Settings with an empty group, and with sizes that the rule names, that are looked for."""
 GROWTH = 3
 """How many times more elements than an operand a result may have."""
 
 Sizes = tuple[int, ...]
+
+
+def ranks_of(shapes: Mapping[Pattern, Sizes]) -> tuple[int, ...]:
+    """Return the rank of each operand."""
+    return tuple(map(len, shapes.values()))
 
 
 @dataclass(frozen=True)
@@ -76,71 +70,37 @@ class Setting:
         """Whether some result that is not empty comes from an empty operand (a sum of nothing)."""
         return any(map(_hollow, filter(None, (self.left, self.right))))
 
+    @cached_property
+    def deep(self) -> bool:
+        """Whether the result lacks a long extent of the operands, as where long sums are made."""
+        left = self.left.type.static_shape or ()
+        extents = {d for shape in self.shapes.values() for d in shape}
+        return any(d in extents and d not in left for d in DEEP.special)
+
+    @cached_property
+    def long(self) -> bool:
+        """Whether an operand has an extent that is larger than usual, since a rule names it."""
+        return any(d > USUAL for shape in self.shapes.values() for d in shape)
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks of the operands."""
+        return ranks_of(self.shapes)
+
+    @cached_property
+    def multiplies_vectors(self) -> bool:
+        """Whether the left side has a matrix product of which an operand is a vector."""
+        t = self.left.types
+        products = (s for s in self.left.steps if isinstance(s, Step) and s.op == "MatMul")
+        return any(len(t[i].static_shape or ()) == 1 for s in products for i in s.operands)
+
     @property
     def size(self) -> tuple[int, int]:
         """Elements of all operands, and their ranks: what smaller counterexamples have less of."""
         return (
             sum(math.prod(s) for s in self.shapes.values()),
-            sum(len(s) for s in self.shapes.values()),
+            sum(self.ranks),
         )
-
-
-@lru_cache(maxsize=128)
-def settings_of(
-    rule: Rule, seed: int = 0, count: int = SETTINGS, violating: Guard | None = None
-) -> tuple[Setting, ...]:
-    """Return up to `count` settings of a rule without variables for operators, smallest first.
-
-    With `violating`, only settings in which that guard does not hold.  They are the same for the
-    same seed; none if no operands satisfy the left side and the guards.
-    """
-    search = _Search(rule, Random(f"{seed} settings"), violating)
-    search.look(PLAIN, count, TRIES)
-    more = HOLLOWS - sum(s.hollow for s in search.found.values())
-    if more > 0 and search.look(HOLLOW, 1, VAIN, only_hollow=True):
-        search.look(HOLLOW, more - 1, TRIES, only_hollow=True)
-    sizes = written_sizes(rule)
-    for n in sizes:
-        search.look(long(n, sizes), max(1, LONGS // len(sizes)), TRIES // len(sizes))
-    return tuple(sorted(search.found.values(), key=lambda s: s.size))
-
-
-@dataclass
-class _Search:
-    """The settings of a rule found so far."""
-
-    rule: Rule
-    rng: Random
-    violating: Guard | None
-    found: dict[str, Setting] = field(default_factory=dict[str, Setting])
-
-    def look(self, extents: Extents, count: int, tries: int, only_hollow: bool = False) -> bool:
-        """Look for `count` more settings with such extents; return whether there are as many."""
-        dtype, enough = dtypes_of(self.rule)[0], len(self.found) + count
-        for _ in range(tries):
-            if len(self.found) >= enough:
-                break
-            s = _tried(self.rule, self.rng, dtype, extents)
-            if s is None or (only_hollow and not s.hollow):
-                continue
-            if self.violating is None or s.violates(self.violating):
-                self.found.setdefault(str((list(s.shapes.values()), s.attributes)), s)
-        return len(self.found) >= enough
-
-
-def settings_like(rule: Rule, found: Sequence[Setting], seed: int = 0) -> tuple[Setting, ...]:
-    """Return settings with the shapes of `found`, for the same rule with another operator.
-
-    What an operator variable leaves open of its attributes is chosen anew.
-    """
-    rng = Random(f"{seed} like")
-    again: list[Setting] = []
-    for s in found:
-        kept = {n: v for n, v in s.attributes.items() if not n.endswith("_attrs")}
-        setting = prepared(rule, s.shapes, s.dtype, rng, kept)
-        if setting is not None:
-            again.append(setting)
-    return tuple(again)
 
 
 def dtypes_of(rule: Rule) -> tuple[DType, ...]:
@@ -170,13 +130,6 @@ def _hollow(side: Program) -> bool:
     made = zip(side.steps, sizes[len(side.leaves) :], strict=True)
     empty = (n and isinstance(s, Step) and 0 in [sizes[i] for i in s.operands] for s, n in made)
     return bool(sizes[side.root]) and any(empty)
-
-
-def _tried(rule: Rule, rng: Random, dtype: DType, extents: Extents) -> Setting | None:
-    shapes = Shapes(rng, extents).fit(rule.lhs)
-    if any(math.prod(s) > extents.largest for s in shapes.values()):
-        return None
-    return prepared(rule, shapes, dtype, rng, {})
 
 
 def prepared(

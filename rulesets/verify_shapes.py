@@ -13,9 +13,8 @@ from egraph_fusion.rulesets.verify_sizes import PLAIN, Extents
 
 Sizes = tuple[int, ...]
 
-PRODUCTS = ("matrices", "vector by matrix", "matrix by vector", "vectors")
-PRODUCT_WEIGHTS = (85, 5, 5, 5)
-"""The ranks that operands of MatMul may have, and how often they are drawn."""
+PRODUCTS = ("vector by matrix", "matrix by vector", "vectors")
+"""The ranks that operands of MatMul may have, besides those of matrices."""
 
 
 class Shapes:
@@ -26,9 +25,9 @@ class Shapes:
         self.extents = extents
         self.found: dict[Pattern, Sizes] = {}
         self.operands: dict[str, Sizes] = {}
-        self.alike = rng.random() < 0.6  # siblings have the same shape
+        self.alike = rng.random() < extents.alike  # siblings have the same shape
         self.one_size = rng.randrange(1, 4) if rng.random() < 0.25 else None
-        self.product = rng.choices(PRODUCTS, PRODUCT_WEIGHTS)[0]
+        self.product = self._product()
 
     def fit(self, p: Pattern) -> dict[Pattern, Sizes]:
         """Return a shape for each leaf of `p`."""
@@ -67,7 +66,11 @@ class Shapes:
 
     def product_form(self) -> str:
         """Return which operands of a matrix product are vectors."""
-        return self.product if self.alike else self.rng.choices(PRODUCTS, PRODUCT_WEIGHTS)[0]
+        return self.product if self.alike else self._product()
+
+    def _product(self) -> str:
+        rng = self.rng
+        return rng.choice(PRODUCTS) if rng.random() < self.extents.vectors else "matrices"
 
     def narrowed(self, wanted: Sizes, p: Pattern | None = None) -> Sizes:
         """Return `wanted`, or a shape that broadcasts into it."""

@@ -20,9 +20,11 @@ SWITCHES = ("keepdims", "exclusive", "reverse", "allowzero", "select_last_index"
 
 @dataclass(frozen=True)
 class Extents:
-    """How single extents are drawn, and how many elements an operand may have.
+    """How single extents are drawn, how many elements an operand may have, and which are vectors.
 
-    `special` ones are drawn with this probability, others from the usual ones.
+    `special` ones are drawn with this probability, others from the usual ones.  `alike` is how
+    often siblings have the same shape, `vectors` how often a matrix product has a vector.  Of
+    settings with operands of the same ranks, `of_ranks` are kept at most.
     """
 
     special: tuple[int, ...] = ()
@@ -30,6 +32,9 @@ class Extents:
     usual: tuple[int, ...] = (0, 1, 2, 3)
     weights: tuple[int, ...] = (1, 8, 14, 8)
     largest: int = 36
+    alike: float = 0.6
+    vectors: float = 0.15
+    of_ranks: int | None = None
 
     def drawn(self, rng: Random) -> int:
         """Return an extent."""
@@ -41,6 +46,10 @@ class Extents:
 PLAIN = Extents()
 HOLLOW = Extents((0,), 0.3, (1, 2, 3), (3, 4, 2))
 """Those for empty groups, whose reduction is not empty."""
+VECTORS = Extents(usual=(1, 2, 3), weights=(2, 6, 1), alike=0.2, vectors=0.5, of_ranks=2)
+"""Those for products of vectors and matrices, of each rank beside the others."""
+DEEP = Extents((19,), 0.4, (1, 2, 3), (1, 3, 2), 80)
+"""Those for long sums, which numpy adds up in parts; 19 is no multiple of a part."""
 
 
 def long(size: int, others: Sequence[int]) -> Extents:

@@ -18,7 +18,7 @@ from egraph_fusion.rulesets.pattern import Apply
 from egraph_fusion.rulesets.rule import Rule, rule
 from egraph_fusion.rulesets.verification import verify
 from egraph_fusion.rulesets.verify_result import Counterexample
-from egraph_fusion.rulesets.verify_settings import settings_of
+from egraph_fusion.rulesets.verify_search import settings_of
 
 a, b, c = rulesets.tensors("a b c")
 p = rulesets.attrs("p")[0]

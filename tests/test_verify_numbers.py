@@ -16,7 +16,7 @@ from egraph_fusion.rulesets.verification import verify
 from egraph_fusion.rulesets.verify_numbers import values_near
 from egraph_fusion.rulesets.verify_report import as_junit, as_text, summary, verdict
 from egraph_fusion.rulesets.verify_result import Checked
-from egraph_fusion.rulesets.verify_settings import settings_of
+from egraph_fusion.rulesets.verify_search import settings_of
 
 a, b = rulesets.tensors("a b")
 less, equal, where = ops.less, ops.equal, ops.where
@@ -120,7 +120,7 @@ def test_doubt_is_a_matter_of_shares(outcomes: dict[str, int], doubtful: bool) -
 
 
 def test_reports_count_undecided_rules() -> None:
-    row = verdict(rule("r", less(ops.exp(a), ops.exp(b)), less(a, b)), 60, 0, None)
+    row = verdict(rule("r", less(ops.exp(a), ops.exp(b)), less(a, b)), 200, 0, None)
     assert row.status == "undecided"
     assert row.to_dict()["outcomes"]["undecided"] > 20
     assert summary([row])["undecided"] == 1

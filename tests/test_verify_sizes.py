@@ -14,7 +14,7 @@ from egraph_fusion.rulesets.exact_operators import apply_exactly
 from egraph_fusion.rulesets.pattern import Apply, Pattern
 from egraph_fusion.rulesets.rule import Rule, rule
 from egraph_fusion.rulesets.verification import verify
-from egraph_fusion.rulesets.verify_settings import settings_of
+from egraph_fusion.rulesets.verify_search import settings_of
 from egraph_fusion.rulesets.verify_sizes import written_sizes
 
 a, b = rulesets.tensors("a b")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ from egraph_fusion.rulesets.pattern import Apply, tensor_names
 from egraph_fusion.rulesets.strategies import Environment
 from egraph_fusion.rulesets.verification import CHECKS
 from egraph_fusion.rulesets.verify_check import tried
-from egraph_fusion.rulesets.verify_settings import settings_of
+from egraph_fusion.rulesets.verify_search import settings_of
 from egraph_fusion.rulesets.verify_terms import Step
 
 a, b, c = rulesets.tensors("a b c")
@@ -67,9 +69,10 @@ def test_special_values_hold_nan_and_negative_zero() -> None:
     assert any(v == 0 and np.signbit(v) for v in seen)
 
 
-def test_unknown_kinds_are_refused() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_unknown_kinds_are_refused(dtype: str) -> None:
     with pytest.raises(RuleError, match="no kind of values is called 'odd'"):
-        strategies.arrays("float32", (1,), "odd")
+        strategies.arrays(dtype, (1,), "odd")
 
 
 @CALM
@@ -123,3 +126,27 @@ def test_a_rule_without_environments_is_refused() -> None:
     never = rulesets.rule("r", a + b, b + a, [guards.rank_at_least(a, 9)])
     with pytest.raises(RuleError, match="no operands satisfy"):
         strategies.environments(never)
+
+
+@pytest.mark.parametrize("kind", ["smooth", "rough", "signs"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", np.float64, DType.BOOL])
+def test_elements_take_dtypes_by_name(dtype: Any, kind: str) -> None:
+    found = strategies.elements(dtype, kind)
+    named = DType.named(dtype)
+    assert named is not None
+
+    @CALM
+    @given(found)
+    def held(x: float) -> None:
+        assert np.asarray(x).astype(named.numpy).dtype == named.numpy
+
+    held()
+
+
+@pytest.mark.parametrize("dtype", ["float31", "complex64", "string", "", None, 4, ["float32"]])
+def test_other_dtypes_are_refused(dtype: object) -> None:
+    wrong: Any = dtype
+    with pytest.raises(RuleError, match="elements are drawn of dtype bool, int8"):
+        strategies.elements(wrong)
+    with pytest.raises(RuleError, match="elements are drawn of dtype bool, int8"):
+        strategies.arrays(wrong, (2,))

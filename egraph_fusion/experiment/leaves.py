@@ -90,15 +90,10 @@ def _named(name: object) -> str:
 
 
 def _dtype(dtype: object, name: str) -> DType:
-    known = [d for d in DType if d not in (DType.STRING, DType.OTHER)]
-    try:
-        text = dtype if isinstance(dtype, str) else np.dtype(cast("type", dtype)).name
-    except TypeError:
-        text = repr(dtype)
-    found = next((d for d in known if d.value == text), None)
+    found = DType.named(dtype)
     if found is None:
-        names = ", ".join(d.value for d in known)
-        raise ModelError(f"tensor {name!r}: no dtype is called {text!r}; there are {names}")
+        names = ", ".join(d.value for d in DType if DType.named(d))
+        raise ModelError(f"tensor {name!r}: no dtype is called {dtype!r}; there are {names}")
     return found
 
 

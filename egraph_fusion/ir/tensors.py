@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -65,6 +65,18 @@ class DType(Enum):
         if kind.kind in "OUS":
             return DType.STRING
         return _BY_NAME.get(kind.name, DType.OTHER)
+
+    @staticmethod
+    def named(dtype: object) -> DType | None:
+        """Return what a name or a numpy dtype stands for; None if that holds no numbers."""
+        if dtype is None:  # numpy takes it for float64
+            return None
+        try:
+            kind = dtype if isinstance(dtype, DType | str) else np.dtype(cast("type", dtype)).name
+        except TypeError:
+            return None
+        found = kind if isinstance(kind, DType) else _BY_NAME.get(kind)
+        return None if found in (DType.STRING, DType.OTHER) else found
 
 
 _FLOATS = {DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64}

@@ -1,0 +1,110 @@
+"""Environments that are made rather than drawn: what random examples may leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from egraph_fusion.ir.graph import Array
+from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.pattern import Number, Pattern
+from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.strategies import Environment
+from egraph_fusion.rulesets.verify_numbers import values_near
+from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in
+from egraph_fusion.rulesets.verify_values import guards_on, pool, satisfying
+
+EMPTY, FILLS = 4, (1, 0, -1)
+"""Settings with an empty group that are tried in any case, and what their other operands hold."""
+SMALL = 3
+"""The largest element of operands that are tried for their shapes."""
+REMIXES = 4
+"""Arrays that are tried after each example that is compared bit for bit."""
+
+
+def filled(rule: Rule, s: Setting, fill: int = 1) -> Environment:
+    """Return an environment whose operands hold one number, as far as guards let them."""
+    values: dict[Pattern, Array] = {}
+    for (p, shape), t in zip(s.shapes.items(), s.left.types, strict=False):
+        value = getattr(p, "value", 0 if p in s.index_limits else fill)
+        with np.errstate(all="ignore"):  # a dtype may not hold a number of the rule
+            values[p] = np.full(shape, value).astype(t.dtype.numpy)
+    return _changed(Environment(rule, s, values), lambda v: v)
+
+
+def certain(rule: Rule, found: Sequence[Setting], seed: int) -> Iterator[Environment]:
+    """Yield an environment or a few for each setting that was looked for since it is rare.
+
+    What is wrong with an empty group is a matter of zeros elsewhere, with a vector or a size that
+    the rule names one of places, and with a long sum one of rounding.
+    """
+    rng = np.random.default_rng(seed)
+    for s in [s for s in found if s.hollow][:EMPTY]:
+        yield from (filled(rule, s, fill) for fill in FILLS)
+    for s in (s for s in found if s.multiplies_vectors or s.long):
+        yield _changed(filled(rule, s), lambda v: _small(v, rng))
+    for s in (s for s in found if s.deep and rule.level == "exact"):
+        for d in _in_floats(rule, s):
+            yield _changed(filled(rule, d), lambda v: _rough(v, rng))
+
+
+def _small(v: Array, rng: np.random.Generator) -> Array:
+    low = 0 if v.dtype.kind in "ub" else -SMALL
+    return rng.integers(low, SMALL, v.shape, endpoint=True).astype(v.dtype)
+
+
+def _in_floats(rule: Rule, s: Setting) -> Iterator[Setting]:
+    """Yield a setting for each dtype of the rule whose sums are rounded as they are made."""
+    for dtype in dtypes_of(rule):
+        found = setting_in(rule, s, dtype) if dtype in (DType.FLOAT32, DType.FLOAT64) else None
+        if found is not None:
+            yield found
+
+
+def remixed(e: Environment, number: int) -> Environment:
+    """Return `e` with elements that are few and special, or (one time in four) that are rough.
+
+    Special are infinities, signed zeros and limits, and of rough ones the order of a sum shows.
+    Bitwise trials cost little, so that each drawn environment is followed by some of these.
+    """
+    rng = np.random.default_rng([number, *(v.size for v in e.arrays.values())])
+    if number % REMIXES == 0:
+        return _changed(e, lambda v: _rough(v, rng))
+    return _changed(e, lambda v: _special(v, e.setting.numbers, rng))
+
+
+def _changed(e: Environment, change: Callable[[Array], Array]) -> Environment:
+    """Return `e` with operands changed that are neither numbers of the rule nor indices."""
+
+    def operand(p: Pattern, v: Array) -> Array:
+        if isinstance(p, Number) or p in e.setting.index_limits:
+            return v
+        return satisfying(change(v), guards_on(e.rule, p))
+
+    return replace(e, arrays={p: operand(p, v) for p, v in e.arrays.items()})
+
+
+def _rough(v: Array, rng: np.random.Generator) -> Array:
+    if v.dtype.kind == "b":
+        return rng.integers(0, 2, v.shape).astype(bool)
+    if v.dtype.kind in "iu":
+        limits = np.iinfo(v.dtype)
+        return rng.integers(limits.min, limits.max, v.shape, v.dtype, endpoint=True)
+    return (rng.standard_normal(v.shape) * 2.0 ** rng.integers(-8, 4, v.shape)).astype(v.dtype)
+
+
+def _special(v: Array, numbers: tuple[float, ...], rng: np.random.Generator) -> Array:
+    dtype = DType.of(v.dtype)
+    items: list[float] = [0, 1]
+    if dtype.is_float:
+        items = pool(dtype, "special")
+    elif dtype.is_integer:
+        limits = np.iinfo(v.dtype)
+        items = [0, 1, 2, int(limits.min), int(limits.max), int(limits.max) - 1]
+    if dtype is not DType.BOOL:
+        items += values_near(numbers, dtype)
+    few: Array = rng.choice(np.asarray(items, dtype=v.dtype), 4)
+    found: Array = rng.choice(few, v.shape)
+    return np.asarray(found, dtype=v.dtype)
