@@ -108,6 +108,9 @@ def _wrong_output(p: Output) -> Iterator[str]:
     parts = dict(of.attrs).get("split")
     if of.op == "Split" and isinstance(parts, tuple):
         count = len(parts)
+    if of.op == "Split" and parts is None and of.rest is None:
+        yield f"{p}: Split needs the sizes of its outputs, as split=(1, 2), split=s or attrs=p"
+        return
     index = cast("object", p.index)
     if not isinstance(index, int) or index < 0 or (count is not None and index >= count):
         having = "an index counts from 0" if count is None else f"{of.op} has {count} outputs"

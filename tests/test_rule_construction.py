@@ -76,8 +76,9 @@ MALFORMED: dict[str, Callable[[], object]] = {
     "text for axes": lambda: rule("r", ops.reduce_sum(a, axes="x"), a),
     "one axis for several": lambda: rule("r", ops.reduce_sum(a, axes=0), a),
     "an output too many": lambda: rule("r", ops.split(a, split=(1, 1))[5], a),
+    "outputs without sizes": lambda: rule("r", ops.split(a, axis=0)[5], a),
     "a second output": lambda: rule("r", ops.exp(a)[1], a),
-    "an output from the back": lambda: rule("r", ops.split(a)[-1], a),
+    "an output from the back": lambda: rule("r", ops.split(a, split=(1, 1))[-1], a),
     "an output of a tensor": lambda: rule("r", a + b, a[0]),
     "text for a rank": lambda: rule("r", a + b, b + a, [guards.rank_at_least(a, "x")]),
     "a number for a shape": lambda: rule("r", a + b, b + a, [guards.same_shape(a, 3)]),
@@ -131,3 +132,11 @@ def test_guards_on_ranks_and_axes() -> None:
     for first, fires in ((0, True), (1, False)):
         term = ops.reduce_sum(ops.reduce_max(x, axes=(first,)), axes=(1,)) * ef.tensor("s", ())
         assert bool(ef.explore(term, rules=[r]).hits) is fires
+
+
+def test_a_split_without_sizes_is_named_with_what_it_needs() -> None:
+    with pytest.raises(RuleError, match=r"^rule 'halves': split\(a, axis=0\)\[1\]: Split needs"):
+        rule("halves", ops.split(a, axis=0)[1], a)
+    split, p = rulesets.attrs("s p")
+    assert rule("r", ops.split(a, split=split)[1], a)
+    assert rule("r", ops.split(a, attrs=p)[1], a)
