@@ -356,6 +356,16 @@ def _normalizations() -> list[Sample]:
         Sample("RMSNormalization", (x, floats(3, seed=1))),
         Sample("RMSNormalization", (x, floats(4, 3, seed=1)), {"axis": -2}),
         Sample("BatchNormalization", (x, scale, bias, mean, variance)),
+        Sample(
+            "BatchNormalization",
+            (x.astype(np.float16), scale, bias, mean, variance),
+            label="mixed",
+        ),
+        Sample(
+            "BatchNormalization",
+            (*(v.astype(np.float16) for v in (x, scale, bias)), mean, variance),
+            label="mixed",
+        ),
         Sample("BatchNormalization", (floats(4, 6), scale, bias, mean, variance), {"epsilon": 0.1}),
         Sample("InstanceNormalization", (x, scale, bias)),
         Sample("GroupNormalization", (x, scale, bias), {"num_groups": 3}),

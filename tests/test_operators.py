@@ -17,7 +17,7 @@ from egraph_fusion.ir.dims import Dim, substitute, symbol
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.operator import Piece, normalized
 from egraph_fusion.ir.ops.reading import TypeRuleError, types_of
-from egraph_fusion.ir.ops.tracing import evaluate_body
+from egraph_fusion.ir.ops.tracing import evaluate_body, node_flops
 from egraph_fusion.ir.tensors import DType, TensorType
 
 Array = NDArray[Any]
@@ -114,6 +114,21 @@ def test_unknown_rank_is_typed_or_refused(sample: Sample) -> None:
         return
     for kind, found in zip(results, evaluated(sample), strict=False):
         assert kind.shape is None or kind.shape == found.shape
+
+
+@by_sample
+def test_what_is_typed_can_be_priced_whatever_the_dtypes(sample: Sample) -> None:
+    operator, attrs = applied(sample)
+    types = types_of(sample.operands)
+    for place, kind in enumerate(types):
+        for dtype in set(DType) - {DType.OTHER} if kind else ():
+            changed = [*types[:place], TensorType(dtype, kind.shape if kind else None)]
+            changed += types[place + 1 :]
+            try:
+                results = operator.infer(changed, attrs)
+            except TypeRuleError:
+                continue
+            assert node_flops(operator, changed, results, attrs, [False] * len(changed)) is not None
 
 
 @by_sample

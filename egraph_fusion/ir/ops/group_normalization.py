@@ -10,6 +10,7 @@ from egraph_fusion.ir.graph import Array, Attrs, AttrValue
 from egraph_fusion.ir.ops.composite import (
     AXIS,
     EPSILON,
+    common_dtype,
     composite,
     dtype_of,
     rank_of,
@@ -39,6 +40,7 @@ from egraph_fusion.ir.tensors import TensorType
 
 def _group_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     """The result has the operand's type; its body needs all sizes but one to be known."""
+    common_dtype("GroupNormalization", types)
     x, groups = first(types), integer(attrs, "num_groups")
     for i in (1, 2):
         check_channels("GroupNormalization", x.shape, known_shape(types, i))

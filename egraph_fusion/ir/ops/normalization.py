@@ -11,11 +11,14 @@ from egraph_fusion.ir.graph import Array, Attrs
 from egraph_fusion.ir.ops.composite import (
     AXIS,
     EPSILON,
+    common_dtype,
     composite,
     dtype_of,
+    in_common_dtype,
     rank_of,
     scalar_like,
     wide,
+    widest,
 )
 from egraph_fusion.ir.ops.operator import Attr, Builder, MappingType, fixed_mapping
 from egraph_fusion.ir.ops.reading import (
@@ -82,12 +85,18 @@ def _layer_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, .
     return (scaled(b, normal_body(b, x[0], axes, number(attrs, "epsilon")), x),)
 
 
+def _layer_norm_infer(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
+    common_dtype("LayerNormalization", types)
+    return (first(types),)
+
+
 composite(
     "LayerNormalization",
     (2, 3),
     _layer_norm,
     _layer_norm_body,
     (AXIS, EPSILON, Attr("stash_type", "int", 1)),
+    infer=_layer_norm_infer,
 )
 
 
@@ -107,12 +116,19 @@ def _rms_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...
     return (scaled(b, b.op("Div", x[0], b.op("Sqrt", b.op("Add", square, epsilon))), x),)
 
 
+def _rms_norm_infer(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
+    # Of operands that differ, ONNX's schema and its reference do not agree on the result.
+    common_dtype("RMSNormalization", types)
+    return (first(types),)
+
+
 composite(
     "RMSNormalization",
     (2, 2),
     _rms_norm,
     _rms_norm_body,
     (AXIS, EPSILON, Attr("stash_type", "int", 1)),
+    infer=_rms_norm_infer,
 )
 
 
@@ -123,9 +139,9 @@ def per_channel(b: Builder, x: str, operand: str) -> str:
 
 
 def _batch_norm(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
-    x = wide(values[0])
+    x, *vectors = widest(values)
     shape = (1, -1, *(1,) * (x.ndim - 2)) if x.ndim > 1 else (-1,)
-    scale, bias, mean, variance = (wide(v).astype(x.dtype).reshape(shape) for v in values[1:])
+    scale, bias, mean, variance = (v.reshape(shape) for v in vectors)
     with np.errstate(all="ignore"):
         deviation = np.sqrt(variance + x.dtype.type(number(attrs, "epsilon")))
         return ((scale * (x - mean) / deviation + bias).astype(dtype_of(values)),)
@@ -142,6 +158,7 @@ def _batch_norm_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     x = first(types)
     if attrs.get("training_mode", 0):
         raise TypeRuleError("BatchNormalization: training is not computed on")
+    common_dtype("BatchNormalization", types, mixed=True)
     for i in range(1, 5):
         check_channels("BatchNormalization", x.shape, known_shape(types, i))
     return (x,)
@@ -162,7 +179,7 @@ composite(
     "BatchNormalization",
     (5, 5),
     _batch_norm,
-    _batch_norm_body,
+    in_common_dtype("BatchNormalization", _batch_norm_body),
     (EPSILON, Attr("momentum", "float", 0.9), Attr("training_mode", "int", 0)),
     infer=_batch_norm_infer,
     mapping=fixed_mapping(MappingType.ONE_TO_ONE),
@@ -184,6 +201,7 @@ def _instance_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str
 
 
 def _instance_norm_infer(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
+    common_dtype("InstanceNormalization", types)
     for i in (1, 2):
         check_channels("InstanceNormalization", first(types).shape, known_shape(types, i))
     return (first(types),)

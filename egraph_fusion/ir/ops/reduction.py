@@ -249,12 +249,18 @@ def _log_sum_exp(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, .
     return (np.asarray(out).astype(x.dtype),)
 
 
+def _log_sum_exp_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    if not first(types).dtype.is_float:
+        raise TypeRuleError(f"ReduceLogSumExp of {first(types)} is not computed on")
+    return _infer(types, attrs)
+
+
 register(
     Operator(
         name="ReduceLogSumExp",
         kind=Kind.REDUCTION,
         arity=(1, 1),
-        infer=_infer,
+        infer=_log_sum_exp_infer,
         evaluate=_log_sum_exp,
         mapping=MANY,
         flops=body_flops("ReduceLogSumExp"),
