@@ -190,7 +190,7 @@ SIBLINGS = (
     rule("matmul-siblings", _joined(x @ w, x @ v, axis=-1), x @ _joined(w, v, axis=-1),
          [same_batch(w, v)], growing=True),
     rule("matmul-sum", x @ w + y @ v, _joined(x, y, axis=-1) @ _joined(w, v, axis=-2),
-         [rank_at_least(w, 2), same_except(x, y, -1), same_except(w, v, -2)], growing=True),
+         [same_except(x, y, -1), same_except(w, v, -2)], growing=True),
     rule("matmul-own-multiple", (x + x @ w) @ v, x @ (v + w @ v),
          [same_shape(x, x @ w), rank_at_least(v, 2)], growing=True),
     rule("conv-siblings", _joined(_conv(x, w), _conv(x, v), axis=1),
