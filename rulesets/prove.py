@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,11 @@ def prove(rule: Rule, seed: int = 0, shapes: int = SHAPES) -> Proof | None:
     if not all(map(_algebraic, instances)):
         return None
     for instance in instances:
-        found = _tried(instance, seed, shapes)
+        drawn = settings_of(instance, seed)
+        if not _rational(instance, drawn):
+            return None
         try:
-            proven = [_proven(instance, s) for s in found]
+            proven = [_proven(instance, s) for s in _tried(instance, drawn, seed, shapes)]
         except REFUSALS:
             return None
         if not all(p.equal for p in proven) or not any(p.defined for p in proven):
@@ -89,9 +92,20 @@ def _algebraic(rule: Rule) -> bool:
     return all(OPERATORS[op].kind is Kind.MOVEMENT for op in used)
 
 
-def _tried(rule: Rule, seed: int, shapes: int) -> list[Setting]:
+def _rational(rule: Rule, drawn: Sequence[Setting]) -> bool:
+    """Whether a small setting does not show that a side is none: then no more need be drawn."""
+    for s in islice((s for s in drawn if s.size[0] and not s.refusal), 1):
+        try:
+            _proven(rule, s)
+        except NotRationalError:
+            return False
+        except REFUSALS:
+            break
+    return True
+
+
+def _tried(rule: Rule, drawn: Sequence[Setting], seed: int, shapes: int) -> list[Setting]:
     """Return the largest settings, and those in which results are made of no elements."""
-    drawn = settings_of(rule, seed)
     more = () if _elementwise(rule) else (settings_of(rule, seed + n) for n in range(1, DRAWS))
     refused = [s for s in drawn if s.refusal]
     empty = [s for found in (drawn, *more) for s in found if _of_nothing(s)]
