@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.state import OUT
 from egraph_fusion.experiment.conditions import unmet
 from egraph_fusion.experiment.expressions import REFUSALS, shown
@@ -31,6 +32,8 @@ from egraph_fusion.rulesets.rule import Rule
 
 ENDED = "its conditions hold, but the run ended before it was applied here"
 LEFT_OUT = "it was not among the rules of this run"
+CLOSEST = (0, 1, 0)
+"""The rank of a match that one condition keeps back: none is nearer."""
 SHOWN = 3
 """Missing things that are told of one place."""
 
@@ -89,10 +92,10 @@ def left_out(miss: Miss) -> Miss:
 def nearest_miss(view: View, printer: Printer, instances: Sequence[Rule], tame: bool) -> Miss:
     """Return where the instances of one rule came nearest to firing, and why none did."""
     present = set(view.by_op)
-    name = instances[0].name.split("[")[0]
+    name = family_name(instances[0].name)
     possible = [r for r in instances if operators_of(r.lhs) & present]
     places = (p for r in possible for p in _places(view, r, tame))
-    best = min(places, key=lambda p: p.rank, default=None)
+    best = _nearest_of(places)
     if best is None:
         wanted = sorted({_top(r) for r in instances})
         names = ", ".join(wanted[:SHOWN]) + (", ..." if len(wanted) > SHOWN else "")
@@ -115,6 +118,17 @@ class _Place:
     rule: Rule
     eclass: int
     binding: Binding | None = None
+
+
+def _nearest_of(places: Iterable[_Place]) -> _Place | None:
+    """Return the first of the nearest places; what comes after one of CLOSEST is not looked at."""
+    best: _Place | None = None
+    for p in places:
+        if best is None or p.rank < best.rank:
+            best = p
+        if best.rank <= CLOSEST:
+            break
+    return best
 
 
 def _places(view: View, r: Rule, tame: bool) -> Iterator[_Place]:
