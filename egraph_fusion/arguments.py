@@ -17,6 +17,13 @@ R = TypeVar("R")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 _LISTS = (Collection, Iterable, Sequence, list, tuple)
+LONGEST = 1e6
+"""Seconds: no clock waits for ever."""
+
+
+def bounded(time_limit: float) -> float:
+    """Return a number of seconds that a clock can be held to, however large the one given is."""
+    return min(time_limit, LONGEST)
 
 
 def checked(

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from egraph_fusion.arguments import checked
+from egraph_fusion.arguments import bounded, checked
 from egraph_fusion.egraph.candidates import Candidate, best
 from egraph_fusion.egraph.choosing import Offer
 from egraph_fusion.egraph.counting import totals
@@ -31,8 +31,6 @@ from egraph_fusion.rulesets import FOUNDATION, default_rules, select
 from egraph_fusion.rulesets.admission import admit
 from egraph_fusion.rulesets.rule import LEVELS, Rule
 
-LONGEST = 1e6
-"""Seconds: no clock waits for ever."""
 NEARLY = 1e-6
 """A gap, in parts of the cost, that is not worth looking for in other states."""
 
@@ -42,10 +40,11 @@ class Report:
     """What `optimize` did.
 
     FLOPs, bytes (tensors written per run) and operators before and after; how saturation went;
-    how often each rule matched (`rule_hits`) and stands behind a node of the result
-    (`rule_uses`); `extraction_gap` as `Choice.gap`; `assumptions` made at level "real";
-    `growth` is the number of e-nodes after each iteration, `memory` the most
-    bytes that the e-graph's process ever held; `notes` on anything that was given up.
+    how often each rule was applied (`rule_hits`: matches whose two sides are of one type) and
+    stands behind a node of the result (`rule_uses`); `extraction_gap` as `Choice.gap`;
+    `assumptions` made at level "real"; `growth` is the number of e-nodes after each iteration,
+    `memory` the most bytes that the e-graph's process ever held; `notes` on anything that was
+    given up.
     """
 
     flops_before: int
@@ -110,7 +109,6 @@ def optimize(
     """
     check_options(numerics, extractor, cost)
     graph = graph_of(graph)
-    time_limit = min(time_limit, LONGEST)
     writable = allowed or expressible_in(graph)
     used = select(default_rules() if rules is None else rules, without)
     if verify and rules is not None:
@@ -120,7 +118,7 @@ def optimize(
     result = saturate(graph, used, numerics, limits, first=FOUNDATION)
     clock.stop("saturate")
     notes = [result.note] if result.note else []
-    extraction = _Extraction(result, extractor, cost, writable, time_limit, clock, notes)
+    extraction = _Extraction(result, extractor, cost, writable, bounded(time_limit), clock, notes)
     early, others = extraction.candidates()
     clock.stop("extract")
     chosen = best(Candidate(graph, planned_blocks), early, others, cost)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis.errors import HypothesisException, HypothesisWarning
 
-from egraph_fusion.arguments import checked
+from egraph_fusion.arguments import bounded, checked
 from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets.catalogue import find
 from egraph_fusion.rulesets.guards import Form, Guard
@@ -178,7 +178,7 @@ def verify(
     # Hypothesis and Random take no integers of numpy.
     max_examples, seed, least = int(max_examples), int(seed), int(least)
     start = time.monotonic()
-    deadline = None if time_limit is None else start + time_limit
+    deadline = None if time_limit is None else start + bounded(time_limit)
     search = _searched(rule, max_examples, seed, deadline, shrink, least=least)
     counted = Checked(
         dict(search.outcomes),

@@ -72,6 +72,7 @@ def test_numpy_numbers_and_ones_beyond_every_clock_are_taken(
         assert call(**{name: 2**70})
     if name == "time_limit":
         assert call(time_limit=math.inf)
+        assert call(time_limit=10**400)
         assert call(time_limit=np.float32(20))
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from egraph_fusion.arguments import bounded
 from egraph_fusion.egraph.rule_text import RuleText
 
 MATCH_LIMIT = 2000
@@ -19,8 +20,6 @@ LEAST_NODES = 10_000
 """E-nodes that are allowed however small the graph is."""
 DIRECTED = 24
 """Iterations of rules that only simplify; they shrink terms, so they hardly ever need them."""
-LONGEST = 1e6
-"""Seconds: no clock waits for ever."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Limits:
 
     def deadline(self) -> float:
         """Return when a run that starts now is over, in monotonic seconds."""
-        return time.monotonic() + min(self.seconds, LONGEST)
+        return time.monotonic() + bounded(self.seconds)
 
     def enodes(self, loaded: int) -> int:
         """Return the e-nodes allowed for a graph of `loaded` ones."""

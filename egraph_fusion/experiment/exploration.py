@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from egraph_fusion.arguments import checked
+from egraph_fusion.arguments import bounded, checked
 from egraph_fusion.egraph.program import by_family
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
@@ -142,7 +142,7 @@ class Exploration:
         problem = Problem(
             whole.graph, whole.assumed, whole.leaves, self.rules, self.numerics, self.limits, *asked
         )
-        return explain(problem, whole.saturation, whole._roots(asked), time_limit)
+        return explain(problem, whole.saturation, whole._roots(asked), bounded(time_limit))
 
     @checked(RuleError)
     def why_not(self, rule: Rule | str) -> Miss:
@@ -182,7 +182,7 @@ class Exploration:
 
         Raises OptimizeError for an unknown cost model or extractor.
         """
-        return extract(self.saturation, self.leaves, cost, extractor, time_limit)
+        return extract(self.saturation, self.leaves, cost, extractor, bounded(time_limit))
 
     def to_html(self, path: str | Path) -> None:
         """Write a page that needs no other file: growth, rules, classes."""
