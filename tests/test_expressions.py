@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,4 +143,67 @@ def test_constants_hold_numbers() -> None:
         ef.constant("c", ["a"])
     with pytest.raises(ef.ModelError, match="constant 'c'"):
         ef.constant("c", [[1.0], [1.0, 2.0]])
+    with pytest.raises(ef.ModelError, match="a tensor's name"):
+        ef.constant("", 1.0)
     assert close(value(ef.constant("c", [1.0, 2.0]), {}), [1.0, 2.0])
+
+
+DTYPES_OF: list[tuple[object, str]] = [
+    (0.5, "float32"), ([[0.5] * 4] * 3, "float32"), ([1, 0.1], "float32"), ([], "float32"),
+    (3, "int64"), ((-1, 2**62), "int64"), ([True, 2], "int64"), ([True], "bool"),
+    ([1j], "complex128"), (np.arange(3.0), "float64"), (np.arange(3, dtype=np.int8), "int8"),
+    ([np.float64(0.5)], "float64"), (np.float16(0.5), "float16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "dtype"), DTYPES_OF, ids=repr)
+def test_numbers_are_as_in_tensors_and_arrays_as_they_are(given: Any, dtype: str) -> None:
+    leaf = ef.constant("c", given)
+    assert leaf.type.dtype.value == dtype
+    assert leaf.type.shape == np.shape(given)
+    assert leaf.value is not None
+    assert np.array_equal(leaf.value.array, np.asarray(given, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8", "uint64"])
+def test_a_constant_of_a_dtype_holds_what_it_was_given(dtype: str) -> None:
+    for given in ([1, 2, 100], [1.0, 2.0, 100.0], np.array([1, 2, 100]), np.array([1.0, 2, 100])):
+        leaf = ef.constant("c", given, dtype)
+        assert leaf.type.dtype.value == dtype
+        assert leaf.value is not None
+        assert leaf.value.array.tolist() == [1, 2, 100]
+
+
+HELD_BY_NONE: list[tuple[object, str | None, str]] = [
+    (2**63, None, "int64 does not hold 9223372036854775808"),
+    ([-1, 2**63], None, "int64 does not hold 9223372036854775808"),
+    ([2**24 + 1, 0.5], None, "float32 does not hold 16777217"),
+    (2**24 + 1, "float32", "float32 does not hold 16777217"),
+    (257, "bfloat16", "bfloat16 does not hold 257"),
+    (np.array([2**53 + 1]), "float64", "float64 does not hold 9007199254740993"),
+    (2**2000, "float64", "float64 does not hold 1148"),
+    (1.5, "int32", "int32 does not hold 1.5"),
+    (np.array([0.0, np.nan]), "int32", "int32 does not hold nan"),
+    (np.inf, "int64", "int64 does not hold inf"),
+    (300, "uint8", "uint8 does not hold 300"),
+    (np.array([-1]), "uint8", "uint8 does not hold -1"),
+    (2, "bool", "bool does not hold 2"),
+    (1e300, None, r"float32 does not hold 1e\+300"),
+    (np.array([70000.0]), "float16", "float16 does not hold 70000.0"),
+    (1j, "float32", "float32 does not hold 1j"),
+    (1.0, "float33", "no dtype is called 'float33'; there are"),
+]
+
+
+@pytest.mark.parametrize(("given", "dtype", "message"), HELD_BY_NONE, ids=repr)
+def test_a_dtype_that_does_not_hold_a_constant_is_refused(
+    given: object, dtype: str | None, message: str
+) -> None:
+    with pytest.raises(ef.ModelError, match=f"constant 'c': {message}"):
+        ef.constant("c", given, dtype)  # NaN and infinity stay in every float dtype:
+    assert ef.constant("c", [np.nan, -np.inf], "float16").type.dtype.value == "float16"
+
+
+def test_a_list_and_a_tensor_without_a_dtype_fit_together() -> None:
+    product = ef.tensor("a", (8, 16)) @ ef.constant("w", [[0.5] * 4] * 16)
+    assert ef.explore(product).extract().flops == 2 * 8 * 16 * 4

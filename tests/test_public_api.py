@@ -26,7 +26,7 @@ SIGNATURES = {
     "bench": ("model", "against"),
     "batch": ("sources", "out", "jobs", "cluster", "resume", "check"),
     "tensor": ("name", "shape", "dtype", "lo", "hi"),
-    "constant": ("name", "value"),
+    "constant": ("name", "value", "dtype"),
     "explore": ("what", "rules"),
     "compare_rulesets": ("rulesets", "models"),
 }  # fmt: skip

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from operator import index
 from typing import SupportsIndex, cast
 
-import numpy as np
-
 from egraph_fusion.arguments import fits
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.errors import EgraphFusionError, ModelError
+from egraph_fusion.experiment.elements import array_of, dtype_named
 from egraph_fusion.ir.dims import Dim
 from egraph_fusion.ir.graph import Constant
 from egraph_fusion.ir.parse import parse_dim
@@ -53,7 +52,7 @@ def tensor(
     `lo` and `hi` claim that every element is at least and at most that, and not NaN.  Raises
     ModelError for a name, shape, dtype or bounds that cannot be.
     """
-    kind = TensorType(_dtype(dtype, name), _shape(shape, name))
+    kind = TensorType(dtype_named(dtype, f"tensor {name!r}"), _shape(shape, name))
     for what, bound in (("lo", lo), ("hi", hi)):
         if not fits(bound, float | None):
             raise ModelError(f"tensor {name!r}: {what} is {bound!r}; expected a number or None")
@@ -66,19 +65,17 @@ def tensor(
     return Leaf(_named(name), kind, low, high)
 
 
-def constant(name: str, value: object) -> Leaf:
+def constant(name: str, value: object, dtype: str | None = None) -> Leaf:
     """Return a constant called `name` for expressions; `value` is an array or makes one.
 
-    Raises ModelError for a name or an array that cannot be.
+    Without a `dtype` (a numpy name or "bfloat16"), an array keeps its own, and Python's numbers,
+    alone or in lists, are as in `tensor`: floats are float32, integers int64.  Floats are rounded
+    to the dtype.  Raises ModelError for a name, array or dtype that cannot be, an integer that the
+    dtype does not hold, a float for an integer dtype that is none, and a finite one that would
+    become infinite.
     """
-    try:
-        array = np.asarray(value)
-    except ValueError as e:
-        raise ModelError(f"constant {name!r}: {e}") from e
-    found = Constant.of(array)
-    if found.type.dtype in (DType.STRING, DType.OTHER):
-        raise ModelError(f"constant {name!r} holds {array.dtype}; expected numbers or booleans")
-    return Leaf(_named(name), found.type, value=found)
+    found = Constant.of(array_of(value, dtype, f"constant {_named(name)!r}"))
+    return Leaf(name, found.type, value=found)
 
 
 def _named(name: object) -> str:
@@ -87,14 +84,6 @@ def _named(name: object) -> str:
             f"a tensor's name is a word to print, without space at its ends; got {name!r}"
         )
     return name
-
-
-def _dtype(dtype: object, name: str) -> DType:
-    found = DType.named(dtype)
-    if found is None:
-        names = ", ".join(d.value for d in DType if DType.named(d))
-        raise ModelError(f"tensor {name!r}: no dtype is called {dtype!r}; there are {names}")
-    return found
 
 
 def _shape(shape: object, name: str) -> tuple[Dim, ...]:
