@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from expression_values import applies, close, inputs_of, terms, value
 
 import egraph_fusion as ef
 from egraph_fusion import rulesets
+from egraph_fusion.experiment import misses
+from egraph_fusion.experiment.conditions import unmet
 from egraph_fusion.experiment.explanation import Explanation, fewest
 from egraph_fusion.experiment.expressions import graph_of
 from egraph_fusion.experiment.leaves import Leaf
@@ -219,6 +222,31 @@ def test_why_not_of_a_rule_that_fired_counts_its_matches() -> None:
     assert not miss
     assert miss.hits > 0
     assert "fired" in str(miss)
+
+
+def test_the_search_for_the_nearest_place_ends_by_a_count_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = ef.explore(sum((ef.tensor(f"x{i}", (4,)) for i in range(1, 7)), ef.tensor("x0", (4,))))
+    first, second = found.why_not("add-constants-past"), found.why_not("add-constants-past")
+    assert first == second
+    assert first.kind == "guard"
+    assert first.reasons[-1] == "the search ended after 50000 steps, another place may be nearer"
+    assert "the search ended" not in str(found.why_not("conv-add"))
+    tried: list[Rule] = []
+
+    def counted(view: Any, r: Rule, *given: Any, **more: Any) -> Any:
+        tried.append(r)
+        return unmet(view, r, *given, **more)
+
+    monkeypatch.setattr(misses, "unmet", counted)
+    assert found.why_not("add-constants-past") == first
+    assert 100 < len(tried) <= misses.STEPS // misses.TRIAL + 1
+    assert first in found.near_misses()
+    monkeypatch.setattr(misses, "STEPS", 0)
+    nothing = found.why_not("add-constants-past")
+    assert (nothing.kind, nothing.node) == ("operand", "")
+    assert nothing.reasons == ("the search ended after 0 steps, another place may be nearer",)
 
 
 def test_near_misses_put_guards_first() -> None:

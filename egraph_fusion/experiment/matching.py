@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,13 +87,19 @@ def _applied(
         c = n.constructor
         if not fits(p, c, bundle):
             continue
-        found = [b]
-        for operand, child in zip(p.args, n.children, strict=True):
-            found = [m for f in found for m in matches(terms, operand, child, f)]
-        for m in found:
+        for m in _operands(terms, tuple(zip(p.args, n.children, strict=True)), b):
             attrs = attributes_of_match(terms, p, n, m)
             if isinstance(attrs, dict):
                 yield m.applied(p, n, attrs).bound(whole, eclass)
+
+
+def _operands(terms: Terms, pairs: Sequence[tuple[Pattern, int]], b: Binding) -> Iterator[Binding]:
+    """Yield every way in which patterns match their classes together, without storing them."""
+    if not pairs:
+        yield b
+        return
+    for found in matches(terms, *pairs[0], b):
+        yield from _operands(terms, pairs[1:], found)
 
 
 def fits(p: Apply, c: Constructor | str, bundle: bool) -> bool:

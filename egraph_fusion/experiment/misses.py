@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from egraph_fusion.egraph.program import family_name
-from egraph_fusion.egraph.state import OUT
+from egraph_fusion.egraph.state import OUT, ENode
 from egraph_fusion.experiment.conditions import unmet
 from egraph_fusion.experiment.expressions import REFUSALS, shown
 from egraph_fusion.experiment.matching import (
@@ -34,6 +34,10 @@ ENDED = "its conditions hold, but the run ended before it was applied here"
 LEFT_OUT = "it was not among the rules of this run"
 CLOSEST = (0, 1, 0)
 """The rank of a match that one condition keeps back: none is nearer."""
+STEPS = 50_000
+"""Looks into a class that the search for the nearest place of one rule may take."""
+TRIAL = 50
+"""Looks that trying the conditions of a match is worth."""
 SHOWN = 3
 """Missing things that are told of one place."""
 
@@ -94,8 +98,11 @@ def nearest_miss(view: View, printer: Printer, instances: Sequence[Rule], tame: 
     present = set(view.by_op)
     name = family_name(instances[0].name)
     possible = [r for r in instances if operators_of(r.lhs) & present]
-    places = (p for r in possible for p in _places(view, r, tame))
-    best = _nearest_of(places)
+    looks = _Counted(view.loaded, view.state, _Steps(STEPS))
+    best, ended = _nearest_of(p for r in possible for p in _places(view, looks, r, tame))
+    rest = (f"the search ended after {STEPS} steps, another place may be nearer",) * ended
+    if best is None and ended:
+        return Miss(name, "operand", "", rest)
     if best is None:
         wanted = sorted({_top(r) for r in instances})
         names = ", ".join(wanted[:SHOWN]) + (", ..." if len(wanted) > SHOWN else "")
@@ -103,11 +110,11 @@ def nearest_miss(view: View, printer: Printer, instances: Sequence[Rule], tame: 
     if best.binding is not None:
         node = shown(printer.node(best.binding.nodes[best.rule.lhs]))
         reasons = _unheld(view, best.rule, best.binding, tame, printer.text)
-        return Miss(name, "guard", node, _few(reasons))
+        return Miss(name, "guard", node, (*_few(reasons), *rest))
     near = _nearest(view, printer.text, best.rule.lhs, best.eclass, EMPTY)
     top = near.binding.nodes.get(best.rule.lhs)
     node = printer.text(best.eclass) if top is None else shown(printer.node(top))
-    return Miss(name, "operand", node, _few(near.reasons))
+    return Miss(name, "operand", node, (*_few(near.reasons), *rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,29 +127,63 @@ class _Place:
     binding: Binding | None = None
 
 
-def _nearest_of(places: Iterable[_Place]) -> _Place | None:
-    """Return the first of the nearest places; what comes after one of CLOSEST is not looked at."""
+class _SpentError(Exception):
+    """All steps of a search are taken."""
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Steps that are left to a search: a count, so that what it finds depends on no clock."""
+
+    left: int
+
+    def take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise _SpentError
+
+
+@dataclass(frozen=True)
+class _Counted(View):
+    """A view in which every look into a class is a step."""
+
+    steps: _Steps
+
+    def members(self, eclass: int) -> Sequence[ENode]:
+        self.steps.take(1)
+        return super().members(eclass)
+
+
+def _nearest_of(places: Iterable[_Place]) -> tuple[_Place | None, bool]:
+    """Return the first of the nearest places, and whether the steps ended before all were seen.
+
+    What comes after one of CLOSEST is not looked at.
+    """
     best: _Place | None = None
-    for p in places:
-        if best is None or p.rank < best.rank:
-            best = p
-        if best.rank <= CLOSEST:
-            break
-    return best
+    try:
+        for p in places:
+            if best is None or p.rank < best.rank:
+                best = p
+            if best.rank <= CLOSEST:
+                break
+    except _SpentError:
+        return best, True
+    return best, False
 
 
-def _places(view: View, r: Rule, tame: bool) -> Iterator[_Place]:
+def _places(view: View, looks: _Counted, r: Rule, tame: bool) -> Iterator[_Place]:
     """Yield where a rule came near; matches whose conditions fail rank before partial matches."""
     full = False
     roots = view.by_op.get(_top(r), ())
     for eclass in roots:
-        for b in matches(view, r.lhs, eclass):
+        for b in matches(looks, r.lhs, eclass):
             full = True
+            looks.steps.take(TRIAL)
             yield _Place((0, len(_unheld(view, r, b, tame, str)), 0), r, eclass, b)
     if full:
         return
     for eclass in roots:
-        yield _Place((1, *_nearest(view, str, r.lhs, eclass, EMPTY).rank), r, eclass)
+        yield _Place((1, *_nearest(looks, str, r.lhs, eclass, EMPTY).rank), r, eclass)
 
 
 def _unheld(
