@@ -1,6 +1,16 @@
 """The errors a user can meet: each names the thing, shows the value and says what is right."""
 
 
+def said(error: BaseException, about: str = "") -> str:
+    """Return an exception's name and text, which its class may not be able to give."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be shown)"
+    name = type(error).__name__
+    return f"{name}: {about}{text}" if about or text else name
+
+
 class EgraphFusionError(Exception):
     """Base of every error that egraph_fusion raises on purpose."""
 
@@ -11,6 +21,10 @@ class ModelError(EgraphFusionError):
 
 class RuleError(EgraphFusionError):
     """A rewrite rule is malformed or a rule file cannot be used."""
+
+
+class UnknownRuleError(RuleError):
+    """No rule is called as asked; the message has names like it."""
 
 
 class UnverifiedRuleError(RuleError):

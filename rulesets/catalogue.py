@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from egraph_fusion.errors import RuleError
+from egraph_fusion.errors import RuleError, UnknownRuleError
 from egraph_fusion.rulesets import associative, commutative, distributive
 from egraph_fusion.rulesets.associative import ASSOCIATIVE
 from egraph_fusion.rulesets.commutative import COMMUTATIVE
@@ -80,7 +80,7 @@ def select(
             raise RuleError(f"two rules are called {name!r}")
     dropped = set(without)
     for name in sorted(dropped - set(names)):
-        raise RuleError(f"no rule is called {name!r}; `rules list` shows those there are")
+        raise _unknown(name, names)
     return tuple(r for r in found if r.name not in dropped)
 
 
@@ -99,7 +99,11 @@ def _rule(ours: dict[str, Rule], given: object) -> Rule:
 
 def _named(ours: dict[str, Rule], name: str) -> Rule:
     if name not in ours:
-        near = difflib.get_close_matches(name, ours, n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else "`rules list` shows those there are"
-        raise RuleError(f"no rule is called {name!r}; {hint}")
+        raise _unknown(name, ours)
     return ours[name]
+
+
+def _unknown(name: str, known: Iterable[str]) -> UnknownRuleError:
+    near = difflib.get_close_matches(name, list(known), n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else "`rules list` shows those there are"
+    return UnknownRuleError(f"no rule is called {name!r}; {hint}")

@@ -14,8 +14,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO, cast
 
+from egraph_fusion.errors import said
 from egraph_fusion.rulesets import catalogue
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.rule_calls import rule_at
 
 MEMORY = 4 << 30
 """Bytes of address space that a rule file may use."""
@@ -56,17 +58,16 @@ def _ran(path: Path) -> dict[str, Any]:
         limit = f"more than {MEMORY >> 30} GiB of memory"
         return {"error": f"{_place(path, e.__traceback__)}: takes {limit}"}
     except BaseException as e:  # whatever the file does is the file's error
-        return {"error": f"{_place(path, e.__traceback__)}: {type(e).__name__}: {_said(e)}"}
+        return {"error": f"{_place(path, e.__traceback__)}: {_told(path, e)}"}
     ours = set(map(id, vars(catalogue).values()))
     return {"values": [v for v in namespace.values() if id(v) not in ours and _holds_rules(v)]}
 
 
-def _said(error: BaseException) -> str:
-    """Return an exception's text, which its class may not be able to give."""
-    try:
-        return str(error)
-    except Exception:
-        return "(its text cannot be shown)"
+def _told(path: Path, error: BaseException) -> str:
+    """Return what an error says, and the rule that was being made if it does not name that."""
+    text = said(error)
+    name = rule_at(path, _chain(error.__traceback__))
+    return text if name is None or repr(name) in text else said(error, f"rule {name!r}: ")
 
 
 def _holds_rules(value: object) -> bool:

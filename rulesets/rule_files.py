@@ -28,7 +28,8 @@ def rules_in_file(path: Path, time_limit: float | None = LIMIT) -> tuple[Rule, .
     no rule or two of one name, takes too much memory or runs for more than `time_limit` seconds.
     """
     if not path.is_file():
-        raise RuleError(f"cannot read rules from {path}: there is no such file")
+        problem = "it is a folder" if path.is_dir() else "there is no such file"
+        raise RuleError(f"cannot read rules from {path}: {problem}")
     values = _values(path, time_limit)
     found: dict[str, Rule] = {}
     for r in _rules(values):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_models import dense, saved
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -64,3 +65,37 @@ def test_an_unknown_choice_is_wrong_usage_and_brings_the_choices(
     assert f"Invalid value for '{option}'" in text
     _, _, shown = text.partition("'foo' is not one of ")
     assert tuple(re.findall("'([^']+)'", shown)) == choices
+
+
+NAMES: list[list[str]] = [
+    ["rules", "show", "mul-ordr"],
+    ["rules", "verify", "mul-ordr"],
+    ["rules", "verify", "mul-ordr", "--jobs", "2"],
+    ["optimize", "m.onnx", "-o", "out.onnx", "--without", "mul-ordr"],
+    ["explore", "m.onnx", "--without", "mul-ordr"],
+    ["explore", "m.onnx", "--why-not", "mul-ordr"],
+    ["batch", "m.onnx", "-o", "out", "--without", "mul-ordr"],
+    ["explore", "m.onnx", "--rules", "structral"],
+    ["rules", "compare", "m.onnx", "--rules", "structral"],
+]
+
+
+@pytest.mark.parametrize("arguments", NAMES, ids=" ".join)
+def test_a_wrong_name_of_a_rule_or_rule_set_is_wrong_usage_and_brings_a_right_one(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(dense(), tmp_path / "m.onnx")
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
+    assert result.exit_code == 2, result.output
+    wanted = "structural" if "structral" in arguments else "mul-order"
+    assert f"did you mean {wanted}" in " ".join(result.stderr.split())
+    assert result.stdout == ""
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_a_missing_rule_file_is_no_wrong_usage(tmp_path: Path) -> None:
+    model = str(saved(dense(), tmp_path / "m.onnx"))
+    result = CliRunner().invoke(app, ["explore", model, "--rules", "none.py"])
+    assert result.exit_code == 1
+    assert "none.py: there is no such file" in result.stderr

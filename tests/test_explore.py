@@ -123,6 +123,36 @@ def test_a_cost_model_of_ones_own_decides() -> None:
     assert found.extract(cost=adds_only).totals.ops == 2
 
 
+class SpeechlessError(Exception):
+    """An error whose text cannot be had."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ZeroDivisionError("none"), "ZeroDivisionError: none"),
+        (ef.ModelError("mine"), "ModelError: mine"),
+        (KeyError(), "KeyError"),
+        (SpeechlessError(), r"SpeechlessError: \(its text cannot be shown\)"),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_what_a_cost_function_raises_is_told_with_its_name(
+    roots: Exploration, error: Exception, text: str
+) -> None:
+    def my_cost(_: Features) -> int:
+        raise error
+
+    with pytest.raises(ef.OptimizeError, match=f"my_cost raised {text} for Features") as caught:
+        roots.extract(cost=my_cost)
+    assert caught.value.__cause__ is error
+    with pytest.raises(ef.OptimizeError, match=r"integer from 0 on; .*<lambda> gives 1.5"):
+        roots.extract(cost=lambda _: 1.5)  # type: ignore[arg-type, return-value]
+
+
 def test_unknown_options_are_named(roots: Exploration) -> None:
     with pytest.raises(ef.OptimizeError, match="no cost model is called 'watts'"):
         roots.extract(cost="watts")

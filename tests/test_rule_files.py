@@ -48,9 +48,15 @@ def test_rules_come_back_equal_to_what_the_file_says(file: Path) -> None:
 MALFORMED = [
     ("rulesets.rule('r', a + 1.0, b)", "rule 'r': .*uses b, which the left side does not bind"),
     ("rulesets.rule('r', ops.sqrt(a, b), a)", "rule 'r': Sqrt takes 1 to 1 operands, got 2"),
-    ("rulesets.rule('r', ops.square_root(a), a)", "no operator is called 'square_root'"),
+    (
+        "rulesets.rule('r', ops.square_root(a), a)",
+        "RuleError: rule 'r': no operator is called 'square_root'",
+    ),
     ("rulesets.rule('r', a * b, b * a, [guards.nonneg(c)])", r"rule 'r': guard nonneg\(c\): c is"),
-    ("rulesets.rule('r', a * b, b * a, [guards.nonneg()])", "nonneg takes 1 arguments, got 0"),
+    (
+        "rulesets.rule('r', a * b, b * a, [guards.nonneg()])",
+        "rule 'r': guard nonneg takes 1 arguments, got 0",
+    ),
     ("rulesets.rule('r', a * b, b * a, level='sure')", "rule 'r': level 'sure' is none of exact"),
     ("rulesets.rule('r', ops.relu(a, axis=1), a)", "rule 'r': Relu has no attribute 'axis'"),
     ("raise ValueError('my own')", "ValueError: my own"),
@@ -66,6 +72,34 @@ def test_an_error_names_the_file_the_line_and_the_rule(file: Path, line: str, me
     place = 5 if "def f" in line else 5 + line.count("\n")
     with pytest.raises(ef.RuleError, match=rf"my_rules.py:{place}: .*{message}"):
         rules_in_file(file)
+
+
+NAMES = [
+    ("good = rulesets.rule('g', a * b, b * a); ops.root(a)", ""),
+    ("for name in ('r', 's'):\n    rulesets.rule(name, ops.root(a), a)", ""),
+    ("rulesets.rule(lhs=ops.root(a), name='r', rhs=a)", "rule 'r': "),
+    ("x = [rulesets.rule('r', a * b, b * a), rulesets.rule('s', ops.root(a), a)]", "rule 's': "),
+    (
+        "from egraph_fusion.rulesets import rule as rule\ndef f(x): return ops.root(x)\n"
+        "rule('r', f(rulesets.rule('s', a * b, b * a).lhs), a)",
+        "rule 'r': ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), NAMES)
+def test_an_error_names_the_rule_that_was_being_made_if_one_was(
+    file: Path, text: str, rule: str
+) -> None:
+    file.write_text(f"{HEAD}\n{text}\n")
+    with pytest.raises(ef.RuleError, match=rf"py:\d+: RuleError: {rule}no operator is called"):
+        rules_in_file(file)
+
+
+def test_a_folder_is_no_rule_file(tmp_path: Path) -> None:
+    (tmp_path / "rules.py").mkdir()
+    with pytest.raises(ef.RuleError, match=r"rules.py: it is a folder"):
+        rules_in_file(tmp_path / "rules.py")
 
 
 LOOPS = [

@@ -74,7 +74,7 @@ def test_junit_has_a_case_for_each_rule(file: Path, tmp_path: Path) -> None:
 
 def test_unknown_names_are_refused() -> None:
     code, text = _run("no-such-rule")
-    assert code == 1
+    assert code == 2
     assert "no rule is called 'no-such-rule'" in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -131,7 +132,14 @@ def rule_set(name: str) -> Any:
     """Return the rules of a named set or of a Python file."""
     from egraph_fusion.rulesets.catalogue import NAMED_SETS, rules_in_file
 
-    return NAMED_SETS[name] if name in NAMED_SETS else rules_in_file(Path(name))
+    if name in NAMED_SETS:
+        return NAMED_SETS[name]
+    path = Path(name)
+    if path.suffix or len(path.parts) > 1 or path.exists():
+        return rules_in_file(path)
+    near = difflib.get_close_matches(name, NAMED_SETS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMED_SETS)}"
+    raise typer.BadParameter(f"no rule set is called {terminal.printable(name)!r}; {hint}")
 
 
 def compared_table(found: Comparison) -> RenderableType:

@@ -10,12 +10,12 @@ from typing import Any
 import typer
 
 from egraph_fusion import terminal
-from egraph_fusion.errors import EgraphFusionError, UnverifiedRuleError
+from egraph_fusion.errors import EgraphFusionError, UnknownRuleError, UnverifiedRuleError
 
 
 @contextmanager
 def errors(debug: bool) -> Generator[None]:
-    """Turn an error that a user can meet into one line and exit code 1."""
+    """Turn an error that a user can meet into one line and exit code 1; a wrong name into 2."""
     try:
         yield
     except BrokenPipeError:
@@ -23,6 +23,8 @@ def errors(debug: bool) -> Generator[None]:
     except (EgraphFusionError, OSError, MemoryError) as error:
         if debug:
             raise
+        if isinstance(error, UnknownRuleError):
+            raise typer.BadParameter(terminal.one_line(error)) from None
         if isinstance(error, UnverifiedRuleError):
             typer.echo(f"error: {terminal.printable(f'{error.message}; {error.advice}')}", err=True)
             for line in error.snippet.splitlines():  # a program, to be run as it stands

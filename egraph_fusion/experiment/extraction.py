@@ -11,7 +11,7 @@ from egraph_fusion.egraph.counting import Totals, totals
 from egraph_fusion.egraph.facts import load_graph
 from egraph_fusion.egraph.saturate import Saturation
 from egraph_fusion.egraph.writing import folds_of, uses_by_rule, written
-from egraph_fusion.errors import OptimizeError
+from egraph_fusion.errors import OptimizeError, said
 from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.leaves import ABSENT, Leaf
 from egraph_fusion.experiment.printing import Reader
@@ -80,7 +80,8 @@ def extract(
 ) -> Extracted:
     """Return the cheapest graph in the last state of a saturation.
 
-    Raises OptimizeError for an unknown cost model or extractor, and if nothing can be extracted.
+    Raises OptimizeError for an unknown cost model or extractor, a cost model that raises or gives
+    no price, and if nothing can be extracted.
     """
     model = COST_MODELS.get(cost) if isinstance(cost, str) else cost
     if not callable(model):
@@ -110,11 +111,15 @@ def extract(
 
 def _exact(model: CostModel) -> CostModel:
     """Return the model, made to say so where it gives no price that can be compared exactly."""
+    name = getattr(model, "__qualname__", repr(model))
 
     def price(features: Features) -> int:
-        found = cast("object", model(features))
+        try:
+            found = cast("object", model(features))
+        except Exception as e:  # whatever it raises is the cost function's own
+            raise OptimizeError(f"cost function {name} raised {said(e)} for {features}") from e
         if not isinstance(found, int) or found < 0:
-            raise OptimizeError(f"a cost is an integer from 0 on; {model!r} gives {found!r}")
+            raise OptimizeError(f"a cost is an integer from 0 on; {name} gives {found!r}")
         return found
 
     return price
