@@ -49,18 +49,20 @@ class Rounding:
 
     unit: Fraction
     tiny: Fraction
+    largest: Fraction
     digits: int
 
     @staticmethod
     def of(dtype: DType) -> Rounding:
         """Return the rounding of a floating-point dtype."""
-        digits, smallest = {
-            DType.FLOAT16: (11, -24),
-            DType.BFLOAT16: (8, -133),
-            DType.FLOAT32: (24, -149),
-            DType.FLOAT64: (53, -1074),
+        digits, smallest, exponent = {
+            DType.FLOAT16: (11, -24, 16),
+            DType.BFLOAT16: (8, -133, 128),
+            DType.FLOAT32: (24, -149, 128),
+            DType.FLOAT64: (53, -1074, 1024),
         }[dtype]
-        return Rounding(Fraction(1, 2**digits), Fraction(2) ** smallest, digits)
+        unit = Fraction(1, 2**digits)
+        return Rounding(unit, Fraction(2) ** smallest, (1 - unit) * 2**exponent, digits)
 
     def holds(self, x: Fraction) -> bool:
         """Whether `x` is one of the dtype's numbers (whatever the largest)."""
@@ -68,6 +70,17 @@ class Rounding:
             return False
         n = abs(x.numerator)
         return (n >> ((n & -n).bit_length() - 1)).bit_length() <= self.digits if n else True
+
+    def nearest(self, x: Fraction) -> Fraction | None:
+        """Return the dtype's number nearest to `x`, of two the even one; None if that overflows."""
+        if not x:
+            return x
+        exponent = abs(x.numerator).bit_length() - x.denominator.bit_length()
+        if abs(x) < Fraction(2) ** exponent:
+            exponent -= 1
+        grain = max(Fraction(2) ** (exponent + 1 - self.digits), self.tiny)
+        near = round(x / grain) * grain
+        return near if abs(near) <= self.largest else None
 
 
 class Enclosures:
@@ -104,6 +117,15 @@ class Enclosures:
     def mpf(self, x: Fraction) -> Any:
         """Return the mpmath number nearest to a fraction."""
         return self.mp.mpf(x.numerator) / x.denominator
+
+    def fraction(self, x: Any, dtype: Rounding) -> Fraction:
+        """Return an mpmath number as a fraction; one that `dtype` is far from may come nearer."""
+        small, large = self.mpf(dtype.tiny / 4), self.mpf(dtype.largest * 2)
+        if abs(x) <= small:
+            return Fraction(0)
+        negative, mantissa, exponent, _ = max(-large, min(large, x))._mpf_
+        size = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+        return -size if negative else size
 
     def interval(self, x: Real) -> Interval:
         """Return an interval around a value."""

@@ -30,6 +30,7 @@ from egraph_fusion.rulesets.exact_contractions import (
 )
 from egraph_fusion.rulesets.exact_groups import Group, Meaning, combined, groups, objects
 from egraph_fusion.rulesets.exact_numbers import UNDEFINED, UNKNOWN
+from egraph_fusion.rulesets.exact_scalars import RealScalars
 
 LOOKUPS = ("Gather", "GatherElements", "GatherND", "Trilu")
 COMPUTING = ("Resize", "EyeLike")
@@ -61,6 +62,13 @@ def apply_exactly(scalars: Group, op: str, values: Sequence[Any], attrs: Attrs) 
     if operator.kind is Kind.MOVEMENT and op not in COMPUTING:
         return _moved(operator, values, attrs)
     raise NoMeaningError(f"operator {op} has no meaning over the real numbers")
+
+
+def round_exactly(scalars: Group, x: Any, to: DType) -> Any:
+    """Round an object array to a floating-point dtype; NoMeaningError if `scalars` cannot."""
+    if not isinstance(scalars, RealScalars):
+        raise NoMeaningError(f"rounding to {to.value} is no rational function")
+    return objects([scalars.rounded(to, v) for v in _numbers(x).reshape(-1)], x.shape)
 
 
 def _numbers(v: Any) -> Any:

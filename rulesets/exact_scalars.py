@@ -228,7 +228,10 @@ class RealScalars(Enclosures):
         return Fraction(int(x)) if isinstance(x, bool) else x
 
     def cast(self, to: str, x: Value) -> Value:
-        """Convert: to integers by truncation, to bool by being other than 0."""
+        """Convert: to integers by truncation, to bool by being other than 0, to floats as it is.
+
+        Floats that do not hold every number of the operand's dtype are what `rounded` is for.
+        """
         dtype = DType(to)
         if isinstance(x, Special):
             return x
@@ -239,6 +242,24 @@ class RealScalars(Enclosures):
         if self.rounding is None or not dtype.is_float:
             return self._number(x)
         return RealScalars(self.digits, Rounding.of(dtype)).add(self._number(x), ZERO)
+
+    def rounded(self, to: DType, x: Value) -> Value:
+        """Round to a floating-point dtype, ties to even; undefined where that overflows."""
+        if isinstance(x, Special):
+            return x
+        number, dtype = self._number(x), Rounding.of(to)
+        if self.rounding is not None:
+            return RealScalars(self.digits, dtype).add(number, ZERO)
+        ends = [number] if isinstance(number, Fraction) else self._ends(number, dtype)
+        near = {dtype.nearest(n) for n in ends}
+        found = [n for n in near if n is not None]
+        if len(found) < len(near):
+            together = len({n > 0 for n in ends}) == 1
+            return UNDEFINED if not found and together else UNKNOWN
+        return found[0] if len(found) == 1 else Interval(*sorted(map(self.mpf, found)))
+
+    def _ends(self, x: Any, dtype: Rounding) -> list[Fraction]:
+        return [self.fraction(end, dtype) for end in (x.lo, x.hi)]
 
     def _in_range(self, dtype: DType, x: Value) -> Value:
         if not isinstance(x, Fraction):

@@ -14,9 +14,8 @@ FRACTIONS = {DType.BFLOAT16: 8, DType.FLOAT16: 11, DType.FLOAT32: 24, DType.FLOA
 """Bits of the significand, the hidden one included."""
 
 
-@declare_guard(Form.DTYPE, 2)
-def holds_all_of(t: DType, a: DType) -> bool:
-    """Every value of the second tensor's element type is one of the first's."""
+def has_all(t: DType, a: DType) -> bool:
+    """Whether every value of the second dtype is one of the first's."""
     if a not in (*INTEGERS, *FRACTIONS) or t in (a, DType.BOOL):
         return t == a
     if t in FRACTIONS:
@@ -26,6 +25,12 @@ def holds_all_of(t: DType, a: DType) -> bool:
         return False
     unsigned = t.value.startswith("u")
     return _bits(t) >= _bits(a) and not (unsigned and a.value.startswith("int"))
+
+
+@declare_guard(Form.DTYPE, 2)
+def holds_all_of(t: DType, a: DType) -> bool:
+    """Every value of the second tensor's element type is one of the first's."""
+    return has_all(t, a)
 
 
 def _bits(integer: DType) -> int:

@@ -156,7 +156,7 @@ def _symbols(s: Setting, p: Pattern, shape: Sequence[int]) -> Any:
 
 def _expanded(program: Program, symbols: Mapping[Pattern, Any]) -> tuple[list[Ratio], Any]:
     scalars = Symbolic()
-    found = program.run_exactly(scalars, symbols)[program.root].reshape(-1)
+    found = program.run_exactly(lambda _: scalars, symbols)[program.root].reshape(-1)
     ratios = [v if isinstance(v, Ratio) else scalars.add(v, scalars.const(0.0)) for v in found]
     return ratios, scalars.divisors
 

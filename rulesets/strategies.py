@@ -32,6 +32,8 @@ UNBOUNDED_KINDS = (
 """Those for claims about every value: NaN, infinities and signed zeros are common in them."""
 WRITTEN = ("written", "written", "written", "written")
 """Values at and near the numbers that a rule speaks of."""
+CONVERTED = ("rough",)
+"""Values that a narrower dtype does not hold."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def environments_in(rule: Rule, settings: Sequence[Setting]) -> SearchStrategy[E
         setting = draw(st.sampled_from(settings))
         dtype = draw(st.sampled_from(dtypes_of(rule)))
         setting = setting_in(rule, setting, dtype) or setting
-        spoken = WRITTEN * bool(setting.numbers)
+        spoken = (*WRITTEN * bool(setting.numbers), *CONVERTED * setting.converts)
         kind = draw(st.sampled_from((*kinds, *spoken)))
         dtypes = leaf_dtypes(rule.lhs, setting.dtype)
         values = {p: draw(_leaf(rule, setting, p, dtypes[p], kind)) for p in setting.shapes}

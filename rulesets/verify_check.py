@@ -23,6 +23,7 @@ from egraph_fusion.rulesets.strategies import Environment
 from egraph_fusion.rulesets.verify_terms import (
     REFUSALS,
     Program,
+    ScalarsOf,
     Step,
     failure,
     scalar_array,
@@ -120,8 +121,7 @@ def _over_reals(e: Environment, right: Program) -> Trial:
         return Trial(None, "not applicable")
     trial = Trial(None, "undecided")
     for digits in ACCURACIES:
-        reals = REALS[digits]
-        trial = _compared(reals, e.setting.left, right, _as_written(e, _exact(reals, e)))
+        trial = _compared(REALS[digits], e, right)
         if trial.problem is not None or trial.how == "reals":
             break
     if trial.problem is not None or e.rule.level == "real":
@@ -129,11 +129,13 @@ def _over_reals(e: Environment, right: Program) -> Trial:
     return _in_floats(e, right, trial)
 
 
-def _exact(scalars: RealFunctions, e: Environment) -> dict[Pattern, Any]:
+def _exact(scalars_of: ScalarsOf, e: Environment) -> dict[Pattern, Any]:
     """Return the operands as exact values; numbers of the rule are what they are written as."""
     out: dict[Pattern, Any] = {}
     for p, v in e.arrays.items():
         if isinstance(p, Number):
+            dtype = DType.of(v.dtype)
+            scalars = scalars_of(dtype if dtype.is_float else e.setting.dtype)
             out[p] = np.full(v.shape, scalar_array(scalars.const(p.value)))
         else:
             out[p] = v if v.dtype.kind in "iu" else from_array(v)
@@ -161,11 +163,9 @@ def _rounded(numbers: tuple[float, ...], dtype: DType) -> Mapping[Fraction, Frac
     return {v: n for v, n in near.items() if v != n}
 
 
-def _compared(
-    reals: RealFunctions, left: Program, right: Program, exact: Mapping[Pattern, Any]
-) -> Trial:
-    x = left.run_exactly(reals, exact)[left.root].reshape(-1)
-    y = right.run_exactly(reals, exact)[right.root].reshape(-1)
+def _compared(reals: RealFunctions, e: Environment, right: Program) -> Trial:
+    left, exact = e.setting.left, _as_written(e, _exact(lambda _: reals, e))
+    x, y = (s.run_exactly(lambda _: reals, exact)[s.root].reshape(-1) for s in (left, right))
     verdicts = [reals.compare(p, q) for p, q in zip(x, y, strict=True)]
     if False in verdicts:
         at = verdicts.index(False)
@@ -194,10 +194,11 @@ def _in_floats(e: Environment, right: Program, reals: Trial) -> Trial:
     if not all(_finite(v) for v in (*lefts, *rights)):
         return reals
     scalars = FLOATS[e.setting.dtype]
-    exact = _exact(scalars, e)
+    exact = _exact(FLOATS.__getitem__, e)
     x, y = lefts[left.root].reshape(-1), rights[right.root].reshape(-1)
-    around_x = left.run_exactly(scalars, exact)[left.root].reshape(-1)
-    around_y = right.run_exactly(scalars, exact)[right.root].reshape(-1)
+    around_x, around_y = (
+        s.run_exactly(FLOATS.__getitem__, exact)[s.root].reshape(-1) for s in (left, right)
+    )
     for at, (p, q) in enumerate(zip(around_x, around_y, strict=True)):
         bound = scalars.width(p) + scalars.width(q)
         if abs(float(x[at]) - float(y[at])) > bound:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,13 @@ from egraph_fusion.rulesets.verify_values import guards_on, pool, satisfying
 
 EMPTY, FILLS = 4, (1, 0, -1)
 """Settings with an empty group that are tried in any case, and what their other operands hold."""
+ROUNDED = (DType.FLOAT32, DType.FLOAT64)
+"""Dtypes whose sums are rounded as they are made."""
+USUAL = (-8, 4)
+"""The exponents of numbers of many digits."""
+CONVERTED, MAGNITUDES = 4, ((-24, -14), USUAL, (10, 40))
+"""Settings with a conversion that are tried with numbers that a narrower dtype does not hold, and
+the exponents of these: they are subnormal in float16, usual, and hardly integers of 32 bits."""
 SMALL = 3
 """The largest element of operands that are tried for their shapes."""
 REMIXES = 4
@@ -38,15 +46,20 @@ def certain(rule: Rule, found: Sequence[Setting], seed: int) -> Iterator[Environ
     """Yield an environment or a few for each setting that was looked for since it is rare.
 
     What is wrong with an empty group is a matter of zeros elsewhere, with a vector or a size that
-    the rule names one of places, and with a long sum one of rounding.
+    the rule names one of places, and with a long sum or a conversion one of rounding.
     """
     rng = np.random.default_rng(seed)
     for s in [s for s in found if s.hollow][:EMPTY]:
         yield from (filled(rule, s, fill) for fill in FILLS)
     for s in (s for s in found if s.multiplies_vectors or s.long):
         yield _changed(filled(rule, s), lambda v: _small(v, rng))
+    for s in [s for s in found if s.converts and s.left.type.size][:CONVERTED]:
+        for d in _in_dtypes(rule, s, dtypes_of(rule)):
+            for sizes in MAGNITUDES:
+                yield _changed(filled(rule, d), partial(_rough, rng=rng, exponents=sizes))
+            yield _changed(filled(rule, d), lambda v: _extreme(v, rng))
     for s in (s for s in found if s.deep and rule.level == "exact"):
-        for d in _in_floats(rule, s):
+        for d in _in_dtypes(rule, s, ROUNDED):
             yield _changed(filled(rule, d), lambda v: _rough(v, rng))
 
 
@@ -55,10 +68,10 @@ def _small(v: Array, rng: np.random.Generator) -> Array:
     return rng.integers(low, SMALL, v.shape, endpoint=True).astype(v.dtype)
 
 
-def _in_floats(rule: Rule, s: Setting) -> Iterator[Setting]:
-    """Yield a setting for each dtype of the rule whose sums are rounded as they are made."""
+def _in_dtypes(rule: Rule, s: Setting, among: Container[DType]) -> Iterator[Setting]:
+    """Yield a setting for each of these dtypes that the rule is tried in."""
     for dtype in dtypes_of(rule):
-        found = setting_in(rule, s, dtype) if dtype in (DType.FLOAT32, DType.FLOAT64) else None
+        found = setting_in(rule, s, dtype) if dtype in among else None
         if found is not None:
             yield found
 
@@ -86,13 +99,23 @@ def _changed(e: Environment, change: Callable[[Array], Array]) -> Environment:
     return replace(e, arrays={p: operand(p, v) for p, v in e.arrays.items()})
 
 
-def _rough(v: Array, rng: np.random.Generator) -> Array:
+def _rough(v: Array, rng: np.random.Generator, exponents: tuple[int, int] = USUAL) -> Array:
     if v.dtype.kind == "b":
         return rng.integers(0, 2, v.shape).astype(bool)
     if v.dtype.kind in "iu":
         limits = np.iinfo(v.dtype)
         return rng.integers(limits.min, limits.max, v.shape, v.dtype, endpoint=True)
-    return (rng.standard_normal(v.shape) * 2.0 ** rng.integers(-8, 4, v.shape)).astype(v.dtype)
+    scale = 2.0 ** rng.integers(*exponents, v.shape)
+    with np.errstate(over="ignore"):
+        return (rng.standard_normal(v.shape) * scale).astype(v.dtype)
+
+
+def _extreme(v: Array, rng: np.random.Generator) -> Array:
+    dtype = DType.of(v.dtype)
+    if not dtype.is_float:
+        return _rough(v, rng)
+    found: Array = rng.choice(np.asarray(pool(dtype, "extreme"), dtype=v.dtype), v.shape)
+    return found
 
 
 def _special(v: Array, numbers: tuple[float, ...], rng: np.random.Generator) -> Array:

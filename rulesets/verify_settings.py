@@ -78,6 +78,12 @@ class Setting:
         return any(d in extents and d not in left for d in DEEP.special)
 
     @cached_property
+    def converts(self) -> bool:
+        """Whether something is converted to another dtype that may not hold it."""
+        sides = filter(None, (self.left, self.right))
+        return any(isinstance(s, Step) and s.op == "Cast" for side in sides for s in side.steps)
+
+    @cached_property
     def long(self) -> bool:
         """Whether an operand has an extent that is larger than usual, since a rule names it."""
         return any(d > USUAL for shape in self.shapes.values() for d in shape)

@@ -16,8 +16,9 @@ from egraph_fusion.ir.ops.operator import normalized
 from egraph_fusion.ir.ops.reading import types_of
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.exact_groups import Group
-from egraph_fusion.rulesets.exact_operators import apply_exactly
+from egraph_fusion.rulesets.exact_operators import apply_exactly, round_exactly
 from egraph_fusion.rulesets.functions import call
+from egraph_fusion.rulesets.guards_index import has_all
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
@@ -37,6 +38,8 @@ Attributes = dict[str, Any]
 """Attribute variables: a value, or for a `rest` variable the values by name."""
 Choose = Callable[[str, Sequence[TensorType], Mapping[str, Any]], Mapping[str, AttrValue]]
 """Chooses all attributes of an operator, given its operands' types and what is already fixed."""
+ScalarsOf = Callable[[DType], Group]
+"""The scalar operators by which a step of a floating-point dtype is read."""
 REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
@@ -98,17 +101,24 @@ class Program:
         operands = [values[i] for i in s.operands]
         return OPERATORS[s.op].evaluate(operands, s.attrs)[s.output]
 
-    def run_exactly(self, scalars: Group, arrays: Mapping[Pattern, Any]) -> list[Any]:
-        """Return every value over exact numbers."""
+    def run_exactly(self, scalars_of: ScalarsOf, arrays: Mapping[Pattern, Any]) -> list[Any]:
+        """Return every value over exact numbers, or over those of each step's dtype."""
         values = [arrays[p] for p in self.leaves]
-        for s in self.steps:
-            if isinstance(s, Literal):
-                values.append(scalar_array(scalars.const(s.value)))
-                continue
-            operands = [values[i] for i in s.operands]
-            found = apply_exactly(scalars, s.op, operands, s.attrs)
-            values.append(found[s.output])
+        for s, t in zip(self.steps, self.types[len(self.leaves) :], strict=True):
+            of = () if isinstance(s, Literal) else s.operands
+            used = (d for d in (t.dtype, *(self.types[i].dtype for i in of)) if d.is_float)
+            values.append(self._exactly(s, scalars_of(next(used, self.dtype)), values))
         return values
+
+    def _exactly(self, s: Step | Literal, scalars: Group, values: Sequence[Any]) -> Any:
+        if isinstance(s, Literal):
+            return scalar_array(scalars.const(s.value))
+        if s.op == "Cast":
+            to, given = DType(s.attrs["to"]), self.types[s.operands[0]].dtype
+            if to.is_float and not has_all(to, given):
+                return round_exactly(scalars, values[s.operands[0]], to)
+        operands = [values[i] for i in s.operands]
+        return apply_exactly(scalars, s.op, operands, s.attrs)[s.output]
 
 
 @dataclass
