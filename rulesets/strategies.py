@@ -158,7 +158,7 @@ def environments(rule: Rule, seed: int = 0) -> SearchStrategy[Environment]:
 
     `seed` chooses the shapes and attributes; raises RuleError if no operands satisfy the rule.
     """
-    cases = [(r, settings_of(r, seed)) for d in rule.directions() for r in d.instances()]
+    cases = [(r, drawable(settings_of(r, seed))) for d in rule.directions() for r in d.instances()]
     usable = [(r, found) for r, found in cases if found]
     if not usable:
         raise RuleError(f"rule {rule.name!r}: no operands satisfy its left side and guards")
@@ -169,6 +169,11 @@ def environments(rule: Rule, seed: int = 0) -> SearchStrategy[Environment]:
         return draw(environments_in(instance, found))
 
     return drawn()
+
+
+def drawable(settings: Sequence[Setting]) -> Sequence[Setting]:
+    """Return the settings whose elements can be drawn one by one."""
+    return [s for s in settings if not s.vast]
 
 
 def environments_in(rule: Rule, settings: Sequence[Setting]) -> SearchStrategy[Environment]:

@@ -20,11 +20,11 @@ from egraph_fusion.rulesets.catalogue import find
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import Apply, Many, walk
 from egraph_fusion.rulesets.rule import Rule
-from egraph_fusion.rulesets.strategies import Environment, environments_in
+from egraph_fusion.rulesets.strategies import Environment, drawable, environments_in
 from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
 from egraph_fusion.rulesets.verify_environments import REMIXES, certain, filled, remixed
 from egraph_fusion.rulesets.verify_result import Checked, Counterexample, Verification
-from egraph_fusion.rulesets.verify_search import settings_like, settings_of
+from egraph_fusion.rulesets.verify_search import settings_like, settings_of, unreached
 from egraph_fusion.rulesets.verify_settings import TYPED, Setting
 from egraph_fusion.rulesets.verify_storage import private_storage
 
@@ -36,6 +36,8 @@ MANY, ENOUGH = 4, 15
 """More instances than `MANY` share their shapes, if more than `ENOUGH` of those fit."""
 SMALL, SMALL_SETTINGS, SMALL_EXAMPLES = 6, 6, 40
 """Elements, settings and examples of the search for a smaller counterexample."""
+ROUNDS = 10
+"""How often settings are tried of a rule that has only vast ones."""
 LEAST_WITHOUT = 100
 """Examples that must fail to refute a rule without a guard before the guard is called unneeded."""
 
@@ -59,6 +61,7 @@ class _Search:
     outcomes: Counter[str] = field(default_factory=Counter[str])
     instances: int = 0
     settings: int = 0
+    unreached: tuple[int, ...] = ()
     found: Counterexample | None = None
     timed_out: bool = False
 
@@ -77,10 +80,14 @@ class _Search:
             if s.refusal:
                 self.found = Counterexample(rule, filled(rule, s), s.refusal)
                 return True
-        self._certain(rule, found, seed)
-        if self.found is not None:
-            return True
-        self._random(rule, found, examples, seed)
+        self.unreached += unreached(rule, found)
+        usual = drawable(found)
+        for n in range(1 if usual else ROUNDS):
+            self._certain(rule, found, seed + n)
+            if self.found is not None:
+                return True
+        if usual:
+            self._random(rule, usual, examples, seed)
         if self.found is not None and self.shrink:
             self._smaller(self.found, found, seed)
         return self.found is not None
@@ -88,10 +95,14 @@ class _Search:
     def _certain(self, rule: Rule, found: Sequence[Setting], seed: int) -> None:
         """Try what random examples may leave out."""
         for e in certain(rule, found, seed):
-            problem = tried(e).problem
-            if problem is not None and self._violates(e):
-                self.found = Counterexample(rule, e, problem)
+            if not self._violates(e):
+                continue
+            trial = tried(e)
+            if trial.problem is not None:
+                self.found = Counterexample(rule, e, trial.problem)
                 return
+            if e.setting.vast:  # what is not drawn is counted here
+                self._count(trial)
 
     def _smaller(self, first: Counterexample, found: Sequence[Setting], seed: int) -> None:
         """Look for a counterexample in the smallest settings, which hypothesis rarely gets to."""
@@ -152,7 +163,10 @@ class _Search:
             self.found = Counterexample(e.rule, e, trial.problem)
             raise _RefutedError(trial.problem)
         if self.found is None:
-            self.outcomes[trial.how.partition(":")[0]] += 1
+            self._count(trial)
+
+    def _count(self, trial: Trial) -> None:
+        self.outcomes[trial.how.partition(":")[0]] += 1
 
 
 @checked(RuleError, least={"max_examples": 1, "time_limit": 0, "least": 1})
@@ -186,6 +200,7 @@ def verify(
         search.settings,
         time.monotonic() - start,
         search.timed_out,
+        tuple(sorted({*search.unreached})),
     )
     if search.found is not None:
         return Verification(rule, False, search.found, counted)

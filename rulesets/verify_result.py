@@ -50,7 +50,8 @@ class Checked:
 
     "reals": equal over the reals; "floats": that, and equal in floating point to propagated
     rounding error; "bits": bit-identical; "undecided": not told apart at 650 digits, or dependent
-    on a comparison of equal irrational numbers.
+    on a comparison of equal irrational numbers.  `unreached` are sizes that the rule names, but
+    that nothing had.
     """
 
     outcomes: Mapping[str, int]
@@ -58,6 +59,7 @@ class Checked:
     settings: int
     seconds: float
     timed_out: bool = False
+    unreached: tuple[int, ...] = ()
 
     @property
     def examples(self) -> int:
@@ -66,7 +68,9 @@ class Checked:
 
     @property
     def doubt(self) -> str:
-        """Why so few examples decided something that this is no verdict; empty if it is one."""
+        """Why this is no verdict, since too little was decided or tried; empty if it is one."""
+        if self.unreached:
+            return f"sizes of {', '.join(map(str, self.unreached))} were not tried"
         decided, left_open = self.examples, self.outcomes.get("undecided", 0)
         tried = sum(self.outcomes.values())
         few = left_open > decided or decided < SHARE * tried
@@ -96,10 +100,11 @@ class Verification:
 
     @property
     def status(self) -> str:
-        """The verdict: "ok", "wrong", "undecided" (too few examples decided anything) or "void"."""
+        """The verdict: "ok", "wrong", "undecided" (too little was decided or tried) or "void"."""
         if self.ok or self.counterexample is not None:
             return "ok" if self.ok else "wrong"
-        return "undecided" if self.checked.outcomes.get("undecided") else "void"
+        undecided = self.checked.outcomes.get("undecided") or self.checked.unreached
+        return "undecided" if undecided else "void"
 
     def __str__(self) -> str:
         """Print the verdict, and the counterexample if there is one."""

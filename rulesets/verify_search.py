@@ -21,6 +21,9 @@ from egraph_fusion.rulesets.verify_sizes import (
     VECTORS,
     Extents,
     long,
+    named_sizes,
+    vast,
+    vast_sizes,
     written_sizes,
 )
 
@@ -29,9 +32,9 @@ SETTINGS = 80
 TRIES = 1500
 VAIN = 100
 """Attempts to find a setting, and to find one with an empty group if there is none yet."""
-HOLLOWS, MULTIPLIED, DEEPS, LONGS = 8, 20, 16, 12
-"""Settings with an empty group, with vectors that are multiplied, with long sums, and with sizes
-that the rule names, that are looked for."""
+HOLLOWS, MULTIPLIED, DEEPS, LONGS, VASTS = 8, 20, 16, 12, 2
+"""Settings with an empty group, with vectors that are multiplied, with long sums, with sizes that
+the rule names, and with each of these that is vast, that are looked for."""
 
 Wanted = Callable[[Setting], bool]
 
@@ -56,7 +59,16 @@ def settings_of(
     sizes = written_sizes(rule)
     for n in sizes:
         search.look(long(n, sizes), max(1, LONGS // len(sizes)), TRIES // len(sizes))
+    for n in vast_sizes(rule):
+        search.look(vast(n), VASTS, VAIN)
     return tuple(sorted(search.found.values(), key=lambda s: s.size))
+
+
+def unreached(rule: Rule, found: Sequence[Setting]) -> tuple[int, ...]:
+    """Return the sizes that a rule names, but that no operand or part of its left side has."""
+    shapes = (t.static_shape or () for s in found for t in s.left.types)
+    longest = max((d for shape in shapes for d in shape), default=0)
+    return tuple(n for n in named_sizes(rule) if n > longest)
 
 
 def _order_matters(rule: Rule) -> bool:

@@ -17,7 +17,7 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
 from egraph_fusion.rulesets.verify_numbers import numbers_in
-from egraph_fusion.rulesets.verify_sizes import DEEP, PLAIN, USUAL
+from egraph_fusion.rulesets.verify_sizes import DEEP, LONGEST, PLAIN, USUAL
 from egraph_fusion.rulesets.verify_terms import (
     INDICES,
     REFUSALS,
@@ -87,6 +87,11 @@ class Setting:
     def long(self) -> bool:
         """Whether an operand has an extent that is larger than usual, since a rule names it."""
         return any(d > USUAL for shape in self.shapes.values() for d in shape)
+
+    @cached_property
+    def vast(self) -> bool:
+        """Whether an operand has so large an extent that its elements are not drawn one by one."""
+        return any(d > LONGEST for shape in self.shapes.values() for d in shape)
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

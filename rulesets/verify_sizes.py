@@ -12,8 +12,10 @@ from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.rulesets.pattern import Apply, AttrTerm, Computed, Pattern, walk
 from egraph_fusion.rulesets.rule import Rule
 
-LONGEST = 130
-"""The largest extent that is drawn because a rule speaks of it."""
+LONGEST, VAST = 130, 10_000
+"""The largest extents that are drawn because a rule speaks of them: beside others, and alone."""
+UNBOUNDED = 2**31 - 1
+"""Sizes from here on stand for the end of an axis, however long."""
 USUAL = 3
 SWITCHES = ("keepdims", "exclusive", "reverse", "allowzero", "select_last_index")
 
@@ -57,6 +59,22 @@ def long(size: int, others: Sequence[int]) -> Extents:
     return Extents((*[size] * 2 * len(others), *others), 0.45, (1, 2), (2, 1), 300)
 
 
+def vast(size: int) -> Extents:
+    """Return those where one axis is vast, and hardly another one longer than 1."""
+    return Extents((size,), 0.3, (1, 2), (8, 1), size + 2)
+
+
+def vast_sizes(r: Rule) -> tuple[int, ...]:
+    """Return the sizes at and next to those that a rule's attributes name, if these are vast."""
+    around = {m for n in (*named_sizes(r), *_together(r)) for m in (n, n + 1)}
+    return tuple(sorted(n for n in around if LONGEST < n <= VAST))
+
+
+def named_sizes(r: Rule) -> tuple[int, ...]:
+    """Return the sizes that a rule's attributes name, if these are larger than usual."""
+    return tuple(sorted({abs(n) for n in _literals(r) if USUAL < abs(n) < UNBOUNDED}))
+
+
 def written_sizes(r: Rule) -> tuple[int, ...]:
     """Return the sizes at and beside those that a rule's attributes name, if these are large."""
     return tuple(sorted({n for n in _sizes(r) if USUAL < n <= LONGEST}))
@@ -65,6 +83,11 @@ def written_sizes(r: Rule) -> tuple[int, ...]:
 def _sizes(r: Rule) -> Iterator[int]:
     for n in _literals(r):
         yield from (abs(n) - 1, abs(n), abs(n) + 1, abs(n) + 2, 2 * abs(n))
+    yield from _together(r)
+
+
+def _together(r: Rule) -> Iterator[int]:
+    """Yield what the integers of a tuple add up and multiply to."""
     for t in _tuples(r):
         yield from (sum(map(abs, t)), abs(math.prod(t)))
 

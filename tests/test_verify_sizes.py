@@ -99,6 +99,40 @@ def test_sizes_that_are_written_refute(name: str) -> None:
     assert found.counterexample is not None, str(found)
 
 
+VAST = {
+    "first 200": rule("r", _cut(0, 200), a),
+    "first 1000": rule("r", _cut(0, 1000), a, level="exact", dtypes="any"),
+    "all but 999": rule("r", _cut(999, 2**31 - 1), a * 0.0, level="exact"),
+    "from the end": rule("r", _cut(-1500, 2**31 - 1), a),
+    "parts": rule("r", ops.split(a, axis=0, split=(300, 500))[1], _cut(299, 799)),
+    "both sides": rule("r", _cut(0, 700), _cut(0, 800)),
+    "a sum": rule("r", _first(total, _cut(0, 150)), _first(total, a)),
+}
+
+
+@pytest.mark.parametrize("name", VAST)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_vast_sizes_that_are_written_refute(name: str, seed: int) -> None:
+    found = verify(VAST[name], seed=seed, max_examples=20, check_guards=False)
+    assert found.counterexample is not None, str(found)
+
+
+def test_right_rules_of_vast_sizes_stand() -> None:
+    parts = rule("r", ops.split(a, axis=0, split=(300, 500))[0], _cut(0, 300))
+    cut = rule("r", _cut(0, 200) + 1.0, ops.slice(a + 1.0, starts=(0,), ends=(200,), axes=(0,)))
+    for r in (parts, cut):
+        found = verify(r, max_examples=20)
+        assert found.ok, str(found)
+        assert not found.checked.unreached
+
+
+def test_sizes_that_are_not_reached_leave_a_rule_undecided() -> None:
+    found = verify(rule("r", _cut(0, 50_000), a), max_examples=20)
+    assert (found.ok, found.status) == (False, "undecided")
+    assert found.checked.unreached == (50_000,)
+    assert "sizes of 50000 were not tried" in str(found)
+
+
 RIGHT: dict[str, Rule] = {
     "parts": rule("r", ops.split(a, axis=0, split=(3, 5))[0], _cut(0, 3)),
     "means": rule("r", _some(mean, a * 2.0), _some(mean, a) * 2.0),
