@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+import math
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,6 +20,8 @@ from egraph_fusion.rulesets.verify_values import guards_on, pool, satisfying
 
 EMPTY, FILLS = 4, (1, 0, -1)
 """Settings with an empty group that are tried in any case, and what their other operands hold."""
+WIDE = (DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.UINT64)
+"""Dtypes that hold most values near the numbers of a rule."""
 ROUNDED = (DType.FLOAT32, DType.FLOAT64)
 """Dtypes whose sums are rounded as they are made."""
 USUAL = (-8, 4)
@@ -46,7 +49,8 @@ def certain(rule: Rule, found: Sequence[Setting], seed: int) -> Iterator[Environ
     """Yield an environment or a few for each setting that was looked for since it is rare.
 
     What is wrong with an empty group is a matter of zeros elsewhere, with a vector or a size that
-    the rule names one of places, and with a long sum or a conversion one of rounding.
+    the rule names one of places, and with a long sum or a conversion one of rounding.  All values
+    near the numbers that the rule names are among these, too.
     """
     rng = np.random.default_rng(seed)
     for s in [s for s in found if s.hollow][:EMPTY]:
@@ -58,9 +62,35 @@ def certain(rule: Rule, found: Sequence[Setting], seed: int) -> Iterator[Environ
             for sizes in MAGNITUDES:
                 yield _changed(filled(rule, d), partial(_rough, rng=rng, exponents=sizes))
             yield _changed(filled(rule, d), lambda v: _extreme(v, rng))
+    yield from _spoken(rule, found, rng)
     for s in (s for s in found if s.deep and rule.level == "exact"):
         for d in _in_dtypes(rule, s, ROUNDED):
             yield _changed(filled(rule, d), lambda v: _rough(v, rng))
+
+
+def _spoken(
+    rule: Rule, found: Sequence[Setting], rng: np.random.Generator
+) -> Iterator[Environment]:
+    """Yield environments where each operand takes each value near the numbers of the rule."""
+    usual = [s for s in found if s.numbers and _fewest(s) and not s.vast]
+    if not usual:
+        return
+    for s in _in_dtypes(rule, max(usual, key=_fewest), WIDE):
+        e, count = filled(rule, s), 0
+        orders: dict[Pattern, Array] = {}
+        for p, v in _operands(e).items():
+            near = values_near(s.numbers, DType.of(v.dtype)) if v.dtype.kind != "b" else (0, 1)
+            orders[p] = rng.permutation(np.asarray(near, dtype=v.dtype))
+            count = max(count, -(-len(near) // v.size))
+        for n in range(count):
+            parts = {p: np.roll(order, -n * e.arrays[p].size) for p, order in orders.items()}
+            yield _with(e, {p: np.resize(q, e.arrays[p].shape) for p, q in parts.items()})
+
+
+def _fewest(s: Setting) -> int:
+    """Return how many elements each operand has at the least."""
+    operands = (d for p, d in s.shapes.items() if not isinstance(p, Number))
+    return min(map(math.prod, operands), default=0)
 
 
 def _small(v: Array, rng: np.random.Generator) -> Array:
@@ -90,13 +120,19 @@ def remixed(e: Environment, number: int) -> Environment:
 
 def _changed(e: Environment, change: Callable[[Array], Array]) -> Environment:
     """Return `e` with operands changed that are neither numbers of the rule nor indices."""
+    return _with(e, {p: change(v) for p, v in _operands(e).items()})
 
-    def operand(p: Pattern, v: Array) -> Array:
-        if isinstance(p, Number) or p in e.setting.index_limits:
-            return v
-        return satisfying(change(v), guards_on(e.rule, p))
 
-    return replace(e, arrays={p: operand(p, v) for p, v in e.arrays.items()})
+def _operands(e: Environment) -> Mapping[Pattern, Array]:
+    """Return the operands that are neither numbers of the rule nor indices."""
+    limits = e.setting.index_limits
+    return {p: v for p, v in e.arrays.items() if not isinstance(p, Number) and p not in limits}
+
+
+def _with(e: Environment, values: Mapping[Pattern, Array]) -> Environment:
+    """Return `e` with other operands, as far as guards on their elements let them."""
+    found = {p: satisfying(v, guards_on(e.rule, p)) for p, v in values.items()}
+    return replace(e, arrays={**e.arrays, **found})
 
 
 def _rough(v: Array, rng: np.random.Generator, exponents: tuple[int, int] = USUAL) -> Array:

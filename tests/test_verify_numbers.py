@@ -41,13 +41,23 @@ WRONG = {
         "r", ops.thresholded_relu(a, alpha=57.0), ops.thresholded_relu(a, alpha=57.5)
     ),
     "sums": rule("r", where(less(a + b, 500.0), a, b), where(less(a + b, 501.0), a, b)),
+    "between decimal fractions": rule(
+        "r", where(ops.and_(less(712.3, a), less(a, 712.4)), a * 2.0, a), a
+    ),
+    "between them, of the second": rule(
+        "r", where(ops.and_(less(31.2, b), less(b, 31.3)), a * 2.0, a + b * 0.0), a + b * 0.0
+    ),
+    "between them, bit for bit": rule(
+        "r", where(ops.and_(less(712.3, a), less(a, 712.4)), -a, a), a, level="exact"
+    ),
     "half a number": rule("r", ops.min(a * 2.0, 1000.0), ops.min(a, 700.0) * 2.0),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_rules_fall(name: str) -> None:
-    found = verify(WRONG[name], seed=len(name), shrink=False, check_guards=False)
+@pytest.mark.parametrize("seed", range(4))
+def test_wrong_rules_fall(name: str, seed: int) -> None:
+    found = verify(WRONG[name], seed=seed, shrink=False, check_guards=False)
     assert found.counterexample is not None, str(found)
 
 
