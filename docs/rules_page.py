@@ -29,7 +29,7 @@ counted here; constant folding is done by the engine.
 - **formula**: `a => b` rewrites left to right, `a <=> b` both ways. In a schema, `?f:class` stands
   for every operator of a class; the classes are listed below.
 - **guards**: what has to hold of the operands; analysis proves it, or the rule does not fire.
-  `constant`, `varying`, `one_consumer`, `single` and `copies_no_more` say where a rule pays.
+  `constant`, `varying`, `one_consumer` and those *for gain* say where a rule pays.
 - **dtypes**: what the claim is made for; *numeric* is floats and integers.
 - **level**: *exact*: bit for bit. *finite*: equal over the reals, and in floating point to rounding
   error where every intermediate is finite.

@@ -16,16 +16,17 @@ from egraph_fusion.rulesets.guards import (
     broadcasts_into,
     constant,
     copies_no_more,
+    for_gain,
     lies_within,
     nonneg,
     nonzero,
+    one_element,
     rank_at_least,
     same_along,
     same_batch,
     same_except,
     same_shape,
     scales_inputs,
-    single,
 )
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Many, Scalar, Tensor
@@ -143,7 +144,7 @@ JOINING = (
     rule("conv-over-concat",
          ops.conv(x, w, group=1, attrs=p) + ops.conv(y, z, group=1, attrs=p),
          ops.conv(ops.concat(x, y, axis=1), ops.concat(w, z, axis=1), group=1, attrs=p),
-         [same_except(x, y, 1), same_except(w, z, 1), copies_no_more(w, z)],
+         [same_except(x, y, 1), same_except(w, z, 1), for_gain(copies_no_more(w, z))],
          growing=True),
 )  # fmt: skip
 
@@ -173,7 +174,7 @@ INDEXING = (
 total = ops.reduce_sum(ops.reshape(b, shape=column(b)) * w, axes=last_but_one(w), keepdims=1)
 LINEAR = (
     rule("scale-over-bias", (x @ w + b) * c, (x @ w) * c + b * c,
-         [constant(b), constant(c), single(c)], dtypes="numeric"),
+         [constant(b), constant(c), for_gain(one_element(c))], dtypes="numeric"),
     rule("matmul-shift-rows", (x + b) @ w + c, x @ w + (total + c),
          [constant(b), constant(w), constant(c), rank_at_least(x, 2), rank_at_least(w, 2),
           along_last(b, x)]),

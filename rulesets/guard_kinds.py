@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -25,23 +25,26 @@ class GuardKind:
     """One named predicate.
 
     `test` takes an array (VALUE), dtypes (DTYPE) or, for each argument, the shape of a tensor or
-    the value of an attribute (TYPE); it is unused for GRAPH.  A guard for `gain` says where
-    the rule pays: without it the rule holds as well.
+    the value of an attribute (TYPE); it is unused for GRAPH.
     """
 
     name: str
     form: Form
     arity: int
     test: Callable[..., bool]
-    gain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A predicate applied to sub-terms of a rule's left side, attribute variables and literals."""
+    """A predicate applied to sub-terms of a rule's left side, attribute variables and literals.
+
+    A guard for `gain` says where the rule pays: without it the rule holds as well, and might grow
+    graphs without end.
+    """
 
     name: str
     args: tuple[Pattern | AttrTerm, ...]
+    gain: bool = False
 
     @property
     def kind(self) -> GuardKind:
@@ -60,20 +63,23 @@ class Guard:
 
     def __str__(self) -> str:
         """Print as a call."""
-        return f"{self.name}({', '.join(map(str, self.args))})"
+        return f"{self.name}({', '.join(map(str, self.args))}){' for gain' if self.gain else ''}"
 
 
 GUARDS: dict[str, GuardKind] = {}
 
 
-def declare_guard(
-    form: Form, arity: int, gain: bool = False
-) -> Callable[[Callable[..., bool]], Callable[..., Guard]]:
+def for_gain(guard: Guard) -> Guard:
+    """Return the guard as one that says where a rule pays."""
+    return replace(guard, gain=True)
+
+
+def declare_guard(form: Form, arity: int) -> Callable[[Callable[..., bool]], Callable[..., Guard]]:
     """Return what makes a guard of a predicate, under the predicate's name."""
 
     def declare(test: Callable[..., bool]) -> Callable[..., Guard]:
         name = test.__name__
-        GUARDS[name] = GuardKind(name, form, arity, test, gain)
+        GUARDS[name] = GuardKind(name, form, arity, test)
 
         def build(*args: Pattern | AttrTerm) -> Guard:
             if len(args) != arity:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from egraph_fusion.rulesets.guard_kinds import GUARDS, Form, Guard, GuardKind
+from egraph_fusion.rulesets.guard_kinds import GUARDS, Form, Guard, GuardKind, for_gain
 from egraph_fusion.rulesets.guards_convolution import (
+    copies_no_more,
     pads_space_only,
     pointwise,
     scales_inputs,
     stays_cut,
-)
-from egraph_fusion.rulesets.guards_gain import (
-    copies_no_more,
-    single,
 )
 from egraph_fusion.rulesets.guards_index import (
     cuts_nothing_off,
@@ -74,6 +71,7 @@ __all__ = [
     "finite",
     "fits_between",
     "fits_reduced",
+    "for_gain",
     "forwards",
     "holds_all_of",
     "identity_perm",
@@ -100,7 +98,6 @@ __all__ = [
     "same_shape",
     "scalar",
     "scales_inputs",
-    "single",
     "size_one_along",
     "sizes_of",
     "stays_cut",

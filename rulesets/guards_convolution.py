@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from egraph_fusion.ir.dims import Shape
+from egraph_fusion.ir.dims import Shape, static
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.rulesets.guard_kinds import Form, declare_guard, ints
 from egraph_fusion.rulesets.guards_operands import per_channel_shapes
@@ -27,6 +27,17 @@ def pads_space_only(pads: AttrValue) -> bool:
 def stays_cut(first: AttrValue, second: AttrValue) -> bool:
     """Where Pad with the first amounts cuts a side off, Pad with the second adds none to it."""
     return all(a >= 0 or b <= 0 for a, b in zip(ints(first), ints(second), strict=True))
+
+
+@declare_guard(Form.TYPE, 2)
+def copies_no_more(w: Shape, v: Shape) -> bool:
+    """Kernels `w` and `v` read no more channels together than each writes.
+
+    Then joining their images copies no more than adding their results would write; where a
+    residual stream adds one wide convolution after another, joining would never end.
+    """
+    known = static((w[0], w[1], v[1]))
+    return known is not None and known[1] + known[2] <= known[0]
 
 
 @declare_guard(Form.TYPE, 4)

@@ -147,7 +147,7 @@ def _mutated(r: Rule) -> Iterator[Mutant]:
         for side in change(r.rhs):
             yield from _built(kind, r, rhs=side)
     for i, g in enumerate(r.when):
-        if g.kind.form is not Form.GRAPH and not g.kind.gain:
+        if g.kind.form is not Form.GRAPH and not g.gain:
             for m in _built("guard", r, when=r.when[:i] + r.when[i + 1 :]):
                 yield replace(m, dropped=g)
     if r.level != "exact":

@@ -266,7 +266,7 @@ def _droppable(g: Guard) -> bool:
     schematic = any(
         isinstance(q, Many) or (isinstance(q, Apply) and q.op.startswith("?")) for q in inside
     )
-    return g.kind.form is not Form.GRAPH and not g.kind.gain and not schematic
+    return g.kind.form is not Form.GRAPH and not g.gain and not schematic
 
 
 def holds_without(
