@@ -13,7 +13,7 @@ from rule_costs import flops
 from egraph_fusion import rulesets
 from egraph_fusion.rulesets.prove import prove
 from egraph_fusion.rulesets.rule import Rule
-from egraph_fusion.rulesets.schemas import OPERATOR_CLASSES
+from egraph_fusion.rulesets.schemas import OPERATOR_CLASSES, OPERATOR_PAIRS
 
 USES = Path(__file__).parent / "rule_uses.json"
 SHAPES = 3
@@ -27,12 +27,13 @@ joining of operators that share an operand are further rules in `rulesets/struct
 counted here; constant folding is done by the engine.
 
 - **formula**: `a => b` rewrites left to right, `a <=> b` both ways. In a schema, `?f:class` stands
-  for every operator of a class; the classes are listed below.
+  for every operator of a class, `?f:class.0` and `?f:class.1` for the two of a pair that change
+  places; the classes are listed below.
 - **guards**: what has to hold of the operands; analysis proves it, or the rule does not fire.
   `constant`, `varying`, `one_consumer` and those *for gain* say where a rule pays.
 - **dtypes**: what the claim is made for; *numeric* is floats and integers.
 - **level**: *exact*: bit for bit. *finite*: equal over the reals, and in floating point to rounding
-  error where every intermediate is finite.
+  error where every intermediate is finite (a maximum of nothing, minus infinity in ONNX, is not).
 - **FLOPs**: left and right side where the verifier tries the rule on the most work (its shapes are
   small), equal terms counted once, what is computed of constants not at all, of a schema the first
   operator. Where they are equal, a rule saves by what it makes possible, bytes or operators.
@@ -140,7 +141,8 @@ def class_lines() -> Iterator[str]:
     """Lines of the section on operator classes."""
     yield "\n## Classes of operators\n"
     text = "\n".join(str(r) for r in rulesets.ALL)
-    for name, members in OPERATOR_CLASSES.items():
+    pairs = {n: tuple(map(" with ".join, p)) for n, p in OPERATOR_PAIRS.items()}
+    for name, members in (OPERATOR_CLASSES | pairs).items():
         if f":{name}" in text:
             yield f"- `{name}`: {', '.join(members)}"
 

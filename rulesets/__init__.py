@@ -18,7 +18,7 @@ from egraph_fusion.rulesets.catalogue import (
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Attribute, Many, Scalar, Tensor
 from egraph_fusion.rulesets.rule import Rule, rule
-from egraph_fusion.rulesets.schemas import operators
+from egraph_fusion.rulesets.schemas import operator_pairs, operators
 
 if TYPE_CHECKING:
     from egraph_fusion.rulesets import strategies
@@ -36,6 +36,7 @@ __all__ = [
     "functions",
     "guards",
     "many",
+    "operator_pairs",
     "operators",
     "ops",
     "rule",
