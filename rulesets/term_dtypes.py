@@ -17,17 +17,6 @@ from egraph_fusion.rulesets.pattern import (
     walk,
 )
 
-FLOATS_ONLY = frozenset(
-    (
-        *("Reciprocal", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Erf", "Sigmoid"),
-        *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
-        *("Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh"),
-        *("Softplus", "Softsign", "HardSigmoid", "HardSwish", "LeakyRelu", "Elu", "Celu", "Selu"),
-        *("ThresholdedRelu", "Mish", "Gelu", "Swish"),
-    )
-)
-"""Functions that ONNX defines for floating-point numbers alone: integers have no meaning there."""
-
 Source = Pattern | DType | None
 """Where a dtype is known from: a tensor, itself, or (None) the rule's `dtypes`."""
 
@@ -112,6 +101,21 @@ def leaf_dtypes(p: Pattern, dtype: DType) -> dict[Pattern, DType]:
         if of is not None:
             found[number] = of if isinstance(of, DType) else found[of]
     return found
+
+
+def takes(p: Pattern, dtype: DType) -> bool:
+    """Whether the operators of a left side take their operands, if its rule speaks of `dtype`."""
+    leaves = leaf_dtypes(p, dtype)
+    for q in walk(p):
+        accepts = OPERATORS[q.op].takes if isinstance(q, Apply) else None
+        if not isinstance(q, Apply) or accepts is None:
+            continue
+        for i, a in enumerate(q.args):
+            of = source(a, ())
+            found = of if isinstance(of, DType) else leaves.get(of or a, dtype)
+            if _own(q.op, i) is None and not accepts(found):
+                return False
+    return True
 
 
 def _converts(p: Pattern) -> bool:

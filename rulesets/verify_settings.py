@@ -14,7 +14,7 @@ from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.rule import Rule
-from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
+from egraph_fusion.rulesets.term_dtypes import leaf_dtypes, takes
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
 from egraph_fusion.rulesets.verify_numbers import numbers_in
 from egraph_fusion.rulesets.verify_sizes import DEEP, LONGEST, PLAIN, USUAL
@@ -115,11 +115,11 @@ class Setting:
 
 
 def dtypes_of(rule: Rule) -> tuple[DType, ...]:
-    """Return the dtypes in which a rule is tried."""
+    """Return the dtypes in which a rule is tried, of those that it claims; all if none will do."""
     floats = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
     ints = (DType.INT32, DType.INT64, DType.INT8)
     uints = (DType.UINT8, DType.UINT32, DType.UINT64)
-    return {
+    claimed = {
         "float": floats,
         "int": ints,
         "uint": uints,
@@ -127,6 +127,7 @@ def dtypes_of(rule: Rule) -> tuple[DType, ...]:
         "numeric": (*floats, *ints, *uints),
         "any": (DType.FLOAT32, DType.INT64, DType.BOOL, DType.FLOAT16),
     }[rule.dtypes]
+    return tuple(d for d in claimed if takes(rule.lhs, d)) or claimed
 
 
 def setting_in(rule: Rule, setting: Setting, dtype: DType) -> Setting | None:

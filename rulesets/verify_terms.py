@@ -29,7 +29,7 @@ from egraph_fusion.rulesets.pattern import (
     Pattern,
     Scalar,
 )
-from egraph_fusion.rulesets.term_dtypes import FLOATS_ONLY, Source, number_source, source
+from egraph_fusion.rulesets.term_dtypes import Source, number_source, source
 
 INDICES = {("Gather", 1), ("GatherElements", 1), ("GatherND", 1)}
 """Operands that say where others are read."""
@@ -222,8 +222,6 @@ class _Build:
             self.place(a, number_source(p, i, above, self.c.known)) for i, a in enumerate(p.args)
         )
         types = [self.types[i] for i in operands]
-        if p.op in FLOATS_ONLY and not types[0].dtype.is_float:
-            raise IllTypedError(f"{p}: {p.op} takes floating-point numbers")
         operator = OPERATORS[p.op]
         try:
             attrs = normalized(operator, types, self._attributes(p, types))

@@ -2,6 +2,7 @@
 
 from egraph_fusion.ir.ops import (
     activations,
+    comparison,
     composite,
     contraction,
     convolution,
@@ -30,6 +31,7 @@ __all__ = [
     "MappingType",
     "Operator",
     "activations",
+    "comparison",
     "composite",
     "contraction",
     "convolution",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from egraph_fusion.ir.graph import Attrs
-from egraph_fusion.ir.ops.elementwise import call, elementwise, first_dtype
+from egraph_fusion.ir.ops.elementwise import call, elementwise, first_dtype, is_float
 from egraph_fusion.ir.ops.intervals import (
     clip_interval,
     minus_one_to_one,
@@ -148,32 +148,42 @@ def _hard_swish_body(b: Builder, x: Sequence[str], _a: Attrs) -> tuple[str, ...]
 
 # Activations
 elementwise("Relu", call("relu"), laws=ZERO | UP | Law.IDEMPOTENT, interval=relu_interval)
-elementwise("Sigmoid", call("sigmoid"), laws=UP, interval=unit)
-elementwise("Softplus", call("softplus"), laws=UP, interval=nonnegative)
-elementwise("Softsign", _softsign, laws=ZERO | UP | Law.ODD, interval=minus_one_to_one)
+elementwise("Sigmoid", call("sigmoid"), laws=UP, interval=unit, takes=is_float)
+elementwise("Softplus", call("softplus"), laws=UP, interval=nonnegative, takes=is_float)
 elementwise(
-    "HardSigmoid", _hard_sigmoid, attrs=(_float("alpha", 0.2), _float("beta", 0.5)), interval=unit
+    "Softsign", _softsign, laws=ZERO | UP | Law.ODD, interval=minus_one_to_one, takes=is_float
 )
-elementwise("HardSwish", _hard_swish, laws=ZERO, body=_hard_swish_body)
-elementwise("LeakyRelu", _leaky_relu, laws=ZERO, attrs=(_float("alpha", 0.01),))
+elementwise(
+    "HardSigmoid",
+    _hard_sigmoid,
+    attrs=(_float("alpha", 0.2), _float("beta", 0.5)),
+    interval=unit,
+    takes=is_float,
+)
+elementwise("HardSwish", _hard_swish, laws=ZERO, body=_hard_swish_body, takes=is_float)
+elementwise("LeakyRelu", _leaky_relu, laws=ZERO, attrs=(_float("alpha", 0.01),), takes=is_float)
 elementwise("PRelu", _prelu, 2)
-elementwise("Elu", _elu, laws=ZERO, attrs=(_float("alpha", 1.0),))
-elementwise("Celu", _celu, laws=ZERO, attrs=(_float("alpha", 1.0),))
+elementwise("Elu", _elu, laws=ZERO, attrs=(_float("alpha", 1.0),), takes=is_float)
+elementwise("Celu", _celu, laws=ZERO, attrs=(_float("alpha", 1.0),), takes=is_float)
 elementwise(
     "Selu",
     _selu,
     laws=ZERO | UP,
     attrs=(_float("alpha", 1.67326319217681884765625), _float("gamma", 1.05070102214813232421875)),
+    takes=is_float,
 )
-elementwise("ThresholdedRelu", _thresholded_relu, attrs=(_float("alpha", 1.0),))
+elementwise("ThresholdedRelu", _thresholded_relu, attrs=(_float("alpha", 1.0),), takes=is_float)
 elementwise("Shrink", _shrink, attrs=(_float("lambd", 0.5), _float("bias", 0.0)))
-elementwise("Mish", _mish, laws=ZERO, body=body_of(_mish))
+elementwise("Mish", _mish, laws=ZERO, body=body_of(_mish), takes=is_float)
 elementwise(
     "Gelu",
     _gelu,
     laws=ZERO,
     attrs=(Attr("approximate", "str", "none"),),
     body=body_of(_gelu),
+    takes=is_float,
 )
-elementwise("Swish", _swish, laws=ZERO, attrs=(_float("alpha", 1.0),), body=body_of(_swish))
+elementwise(
+    "Swish", _swish, laws=ZERO, attrs=(_float("alpha", 1.0),), body=body_of(_swish), takes=is_float
+)
 elementwise("Clip", _clip, (1, 3), dtype_of=first_dtype, interval=clip_interval)

@@ -35,7 +35,9 @@ MANY = fixed_mapping(MappingType.MANY_TO_MANY)
 
 
 def same_type(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
-    """The result has the first operand's type."""
+    """The result has the first operand's type, of floating-point numbers."""
+    if not first(types).dtype.is_float:
+        raise TypeRuleError(f"{first(types)} is not computed on")
     return (first(types),)
 
 

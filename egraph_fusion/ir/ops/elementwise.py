@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,6 +96,7 @@ def elementwise(
     dtype_of: DTypeRule | None = None,
     result: ResultDType = "operands",
     asides: Asides = (),
+    takes: Callable[[DType], bool] | None = None,
     interval: IntervalRule | None = None,
     per_element: int | Callable[[Types], int] = 1,
     body: Body | None = None,
@@ -104,12 +104,14 @@ def elementwise(
     """Declare an elementwise operator from its scalar meaning alone.
 
     `dtype_of` gives the output dtype where it is neither `result` nor the common one of the
-    operands that are not `asides`.  With a `body` in
+    operands that are not `asides`; `takes` says which dtypes they may have.  With a `body` in
     other operators, the body's operations count instead of one per element.
     """
     bounds = (arity, arity) if isinstance(arity, int) else arity
 
     def infer(types: Types, a: Attrs) -> tuple[TensorType, ...]:
+        if takes is not None and not all(takes(t.dtype) for t in types if t is not None):
+            raise TypeRuleError(f"{name} of {', '.join(map(str, types))} is not computed on")
         if dtype_of is not None:
             return broadcast_type(types, dtype_of(types, a))
         if isinstance(result, DType):
@@ -142,6 +144,7 @@ def elementwise(
             body=body,
             result=result,
             asides=asides,
+            takes=takes,
         )
     )
 
@@ -174,6 +177,11 @@ def _cast_dtype(_types: Types, attrs: Attrs) -> DType:
     return found
 
 
+def is_float(dtype: DType) -> bool:
+    """Whether this is a floating-point dtype: what most functions are defined for."""
+    return dtype.is_float
+
+
 def first_dtype(types: Types, _attrs: Attrs) -> DType:
     """Return the first operand's dtype."""
     return first(types).dtype
@@ -191,22 +199,8 @@ def _identity(_b: Scalars, x: Sequence[Any], _a: Attrs) -> Any:
     return x[0]
 
 
-def _shift(b: Scalars, x: Sequence[Any], a: Attrs) -> Any:
-    return (b.shl if a["direction"] == "LEFT" else b.shr)(x[0], x[1])
-
-
 def _mod(b: Scalars, x: Sequence[Any], a: Attrs) -> Any:
     return (b.fmod if a["fmod"] else b.mod)(x[0], x[1])
-
-
-def _is_inf(b: Scalars, x: Sequence[Any], a: Attrs) -> Any:
-    up = b.eq(x[0], b.const(math.inf))
-    down = b.eq(x[0], b.const(-math.inf))
-    if a["detect_negative"] and a["detect_positive"]:
-        return b.logical_or(up, down)
-    if a["detect_positive"]:
-        return up
-    return down if a["detect_negative"] else b.lt(x[0], x[0])
 
 
 AC = Law.COMMUTATIVE | Law.ASSOCIATIVE
@@ -235,49 +229,31 @@ elementwise("Abs", call("abs"), laws=ZERO | Law.EVEN | Law.IDEMPOTENT, interval=
 elementwise(
     "Sign", call("sign"), laws=ZERO | UP | Law.ODD | Law.IDEMPOTENT, interval=minus_one_to_one
 )
-elementwise("Reciprocal", call("reciprocal"), laws=Law.ODD, interval=reciprocal_interval)
-elementwise("Floor", call("floor"), laws=ZERO | UP | Law.IDEMPOTENT)
-elementwise("Ceil", call("ceil"), laws=ZERO | UP | Law.IDEMPOTENT)
-elementwise("Round", call("round"), laws=ZERO | UP | Law.ODD | Law.IDEMPOTENT)
-# Exponentials and friends
-elementwise("Sqrt", call("sqrt"), laws=ZERO | UP, interval=monotone(real_sqrt))
-elementwise("Exp", call("exp"), laws=UP, interval=monotone(real_exp))
-elementwise("Log", call("log"), laws=UP, interval=monotone(real_log))
-elementwise("Erf", call("erf"), laws=ZERO | UP | Law.ODD, interval=minus_one_to_one)
-elementwise("Sin", call("sin"), laws=ZERO | Law.ODD, interval=minus_one_to_one)
-elementwise("Cos", call("cos"), laws=Law.EVEN, interval=minus_one_to_one)
-elementwise("Tan", call("tan"), laws=ZERO | Law.ODD)
-elementwise("Asin", call("asin"), laws=ZERO | UP | Law.ODD)
-elementwise("Acos", call("acos"), laws=DOWN)
-elementwise("Atan", call("atan"), laws=ZERO | UP | Law.ODD)
-elementwise("Sinh", call("sinh"), laws=ZERO | UP | Law.ODD)
-elementwise("Cosh", call("cosh"), laws=Law.EVEN)
-elementwise("Tanh", call("tanh"), laws=ZERO | UP | Law.ODD, interval=minus_one_to_one)
-elementwise("Asinh", call("asinh"), laws=ZERO | UP | Law.ODD)
-elementwise("Acosh", call("acosh"), laws=UP)
-elementwise("Atanh", call("atanh"), laws=ZERO | UP | Law.ODD)
-# Comparison and logic
-elementwise("Equal", call("eq"), 2, laws=Law.COMMUTATIVE, result=DType.BOOL)
-elementwise("Less", call("lt"), 2, result=DType.BOOL)
-elementwise("LessOrEqual", call("le"), 2, result=DType.BOOL)
-elementwise("Greater", call("gt"), 2, result=DType.BOOL)
-elementwise("GreaterOrEqual", call("ge"), 2, result=DType.BOOL)
-elementwise("And", call("logical_and"), 2, laws=AC | Law.IDEMPOTENT)
-elementwise("Or", call("logical_or"), 2, laws=AC | Law.IDEMPOTENT)
-elementwise("Xor", call("logical_xor"), 2, laws=AC)
-elementwise("Not", call("logical_not"), laws=Law.INVOLUTION)
-elementwise("BitwiseAnd", call("bit_and"), 2, laws=AC | Law.IDEMPOTENT)
-elementwise("BitwiseOr", call("bit_or"), 2, laws=AC | Law.IDEMPOTENT)
-elementwise("BitwiseXor", call("bit_xor"), 2, laws=AC)
-elementwise("BitwiseNot", call("bit_not"), laws=Law.INVOLUTION)
-elementwise("BitShift", _shift, 2, attrs=(Attr("direction", "str"),))
-elementwise("IsNaN", call("isnan"), result=DType.BOOL)
 elementwise(
-    "IsInf",
-    _is_inf,
-    attrs=(Attr("detect_negative", "int", 1), Attr("detect_positive", "int", 1)),
-    result=DType.BOOL,
+    "Reciprocal", call("reciprocal"), laws=Law.ODD, interval=reciprocal_interval, takes=is_float
 )
+elementwise("Floor", call("floor"), laws=ZERO | UP | Law.IDEMPOTENT, takes=is_float)
+elementwise("Ceil", call("ceil"), laws=ZERO | UP | Law.IDEMPOTENT, takes=is_float)
+elementwise("Round", call("round"), laws=ZERO | UP | Law.ODD | Law.IDEMPOTENT, takes=is_float)
+# Exponentials and friends
+elementwise("Sqrt", call("sqrt"), laws=ZERO | UP, interval=monotone(real_sqrt), takes=is_float)
+elementwise("Exp", call("exp"), laws=UP, interval=monotone(real_exp), takes=is_float)
+elementwise("Log", call("log"), laws=UP, interval=monotone(real_log), takes=is_float)
+elementwise("Erf", call("erf"), laws=ZERO | UP | Law.ODD, interval=minus_one_to_one, takes=is_float)
+elementwise("Sin", call("sin"), laws=ZERO | Law.ODD, interval=minus_one_to_one, takes=is_float)
+elementwise("Cos", call("cos"), laws=Law.EVEN, interval=minus_one_to_one, takes=is_float)
+elementwise("Tan", call("tan"), laws=ZERO | Law.ODD, takes=is_float)
+elementwise("Asin", call("asin"), laws=ZERO | UP | Law.ODD, takes=is_float)
+elementwise("Acos", call("acos"), laws=DOWN, takes=is_float)
+elementwise("Atan", call("atan"), laws=ZERO | UP | Law.ODD, takes=is_float)
+elementwise("Sinh", call("sinh"), laws=ZERO | UP | Law.ODD, takes=is_float)
+elementwise("Cosh", call("cosh"), laws=Law.EVEN, takes=is_float)
+elementwise(
+    "Tanh", call("tanh"), laws=ZERO | UP | Law.ODD, interval=minus_one_to_one, takes=is_float
+)
+elementwise("Asinh", call("asinh"), laws=ZERO | UP | Law.ODD, takes=is_float)
+elementwise("Acosh", call("acosh"), laws=UP, takes=is_float)
+elementwise("Atanh", call("atanh"), laws=ZERO | UP | Law.ODD, takes=is_float)
 elementwise("Where", call("select"), 3, asides=((0, DType.BOOL),), interval=where_interval)
 # Conversion and no-ops
 elementwise("Cast", _cast, attrs=(Attr("to", "str"),), dtype_of=_cast_dtype, result="other")

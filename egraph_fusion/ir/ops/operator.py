@@ -185,6 +185,7 @@ class Operator:
     the dtype of the first output: always this one, that of the operands, or what an attribute or
     one operand says.  `asides` are the operands with a dtype of their own, by place: indices (as
     int64) and conditions.  `keeps_rank`: the first output has as many dimensions as operand 0.
+    `takes` says which dtypes operands other than asides may have (None: `infer` decides).
     """
 
     name: str
@@ -206,6 +207,7 @@ class Operator:
     result: ResultDType = "operands"
     asides: Asides = ()
     keeps_rank: bool = False
+    takes: Callable[[DType], bool] | None = None
 
     def aside(self, place: int) -> DType | None:
         """Return the dtype of its own that the operand at `place` has, if any."""
