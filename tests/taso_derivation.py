@@ -128,21 +128,31 @@ def _built(b: GraphBuilder, p: Pattern, done: dict[Pattern, str]) -> str:
     return done[p]
 
 
+@cache
+def from_one_side() -> tuple[int, int]:
+    """Return how many right sides the left one reaches, and how many sides the other one does."""
+    sides = [(p, p.rule.lhs, p.rule.rhs) for p in distinct()]
+    onward = [reached(p, left, right) for p, left, right in sides]
+    back = (o or reached(p, right, left) for o, (p, left, right) in zip(onward, sides, strict=True))
+    return sum(onward), sum(back)
+
+
+def _share(count: int) -> str:
+    return f"{count} ({count / len(distinct()):.1%})"
+
+
 def main() -> None:
     """Print the equalities that do not follow, and the rate."""
     counted = distinct()
     missing = [p for p in counted if not derived(p)]
     for p in missing:
         print(f"{p}\n    {UNDERIVED.get(p.line, 'no reason is known')}")
-    share = 1 - len(missing) / len(counted)
-    print(f"{len(counted)} distinct of {len(pairs())} equalities; {share:.1%} follow")
-    sides = [(p, p.rule.lhs, p.rule.rhs) for p in counted]
-    onward = [reached(p, left, right) for p, left, right in sides]
-    either = [
-        o or reached(p, right, left) for o, (p, left, right) in zip(onward, sides, strict=True)
-    ]
-    print(f"{sum(onward)} right sides are reached from the left side alone")
-    print(f"{sum(either)} sides are reached from the other alone")
+    follow = len(counted) - len(missing)
+    onward, either = from_one_side()
+    print(f"{len(counted)} distinct of {len(pairs())} equalities")
+    print(f"{_share(follow)} follow where both sides are loaded together")
+    print(f"{_share(onward)} right sides are reached from the left side alone")
+    print(f"{_share(either)} sides are reached from the other, left or right, alone")
 
 
 if __name__ == "__main__":

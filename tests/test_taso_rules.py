@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
-from taso_derivation import UNDERIVED, derived, distinct
+from taso_derivation import UNDERIVED, derived, distinct, from_one_side
 from taso_rules import Pair, pairs
 from taso_terms import parsed, value
 
@@ -75,6 +76,22 @@ def test_it_follows_from_our_rules_or_the_reason_is_said(pair: Pair) -> None:
 def test_nine_in_ten_follow() -> None:
     follow = [p for p in COUNTED if p.line not in UNDERIVED]
     assert len(follow) >= 0.9 * len(COUNTED)
+
+
+def test_the_page_of_rules_says_how_many_follow_and_from_which_sides() -> None:
+    page = Path(__file__).parent.parent / "docs" / "rules.md"
+    text = " ".join(page.read_text().split())
+    follow = sum(map(derived, COUNTED))
+    onward, either = from_one_side()
+
+    def share(count: int) -> str:
+        return f"({100 * count / len(COUNTED):.0f} %)"
+
+    assert f"Of the {len(ALL)} equalities published" in text
+    assert f"{len(COUNTED)} differ by more than names" in text
+    assert f"{follow} of those {share(follow)} follow" in text
+    assert f"from the left side alone, {onward} right sides {share(onward)} appear" in text
+    assert f"the other one of {either} {share(either)}" in text
 
 
 @pytest.mark.parametrize("pair", [p for p in ALL if p not in COUNTED], ids=lambda p: str(p.line))
