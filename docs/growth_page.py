@@ -37,7 +37,9 @@ final choice: no result with more FLOPs or more blocks is taken, so more rules n
 
 `python benchmarks/growth.py MODELS --into docs/growth.json` measures, and fails if all rules were
 worse than the printed ones anywhere; `tests/test_growth.py` holds it for the example models, and
-for larger ones where they lie beside the checkout. Below, before a slash: these rules; after it:
+for larger ones where they lie beside the checkout, and `tests/test_measured_figures.py` what the
+table says: all rules are nowhere worse, no run was ended by the clock or by memory, and bert-base
+and gpt2 took less than 30 seconds. Below, before a slash: these rules; after it:
 all 149; one figure where both agree. *CPU s* are seconds of the processor in both
 processes, *MB* the most that the e-graph's process held. bert-base, gpt2, tinybert and
 resnet18 were measured with the rules as they are, the others before the rules were chosen anew.
