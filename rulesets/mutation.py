@@ -1,6 +1,7 @@
 """Wrong rules made from right ones, to find out whether the verifier tells them apart.
 
-`python -m egraph_fusion.rulesets.mutation` prints the kill rate.
+`python -m egraph_fusion.rulesets.mutation` prints the kill rate; `--into FILE` keeps every verdict,
+and docs/verification.md tells what is in docs/mutation.json.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from random import Random
 
 from egraph_fusion.errors import RuleError
+from egraph_fusion.output_files import output_path, write_text
 from egraph_fusion.rulesets.catalogue import ALL
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import (
@@ -257,7 +260,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="which mutants")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    parser.add_argument("--into", type=Path, help="write every verdict to this file, as JSON")
     options = parser.parse_args(arguments)
+    into = None if options.into is None else output_path(options.into)
     start = time.monotonic()
     everything = mutants()
     chosen = sample(everything, options.count, options.seed)
@@ -266,7 +271,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for outcome in pool.map(judged, chosen):
             outcomes.append(outcome)
             _print(outcome, options.json)
+    if into is not None:
+        write_text(into, record(outcomes, len(everything), options.seed))
     _summarise(outcomes, len(everything), time.monotonic() - start, options.json)
+
+
+def record(outcomes: Sequence[Outcome], available: int, seed: int) -> str:
+    """Return every verdict as JSON, one a line; how many there are and the rate follow from them.
+
+    `available` is the number of mutants that can be made, `seed` chose those that were judged.
+    """
+    head = json.dumps({"seed": seed, "available": available})
+    lines = ",\n  ".join(json.dumps(asdict(o)) for o in outcomes)
+    return f'{head[:-1]}, "outcomes": [\n  {lines}\n]}}\n'
 
 
 def _print(o: Outcome, as_json: bool) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from egraph_fusion import rulesets
-from egraph_fusion.rulesets import guards, ops
+from egraph_fusion.rulesets import guards, mutation, ops
 from egraph_fusion.rulesets.mutation import Outcome, judged, kill_rate, mutants, sample
 from egraph_fusion.rulesets.polynomials import Polynomial, Ratio, Symbolic, symbol
 from egraph_fusion.rulesets.prove import prove
@@ -124,6 +126,19 @@ def test_wrong_mutants_are_refuted() -> None:
     outcomes: list[Outcome] = [judged(m, 60, 40) for m in sample(mutants(), 36, seed=7)]
     assert kill_rate(outcomes) >= 0.97
     assert sum(o.fate == "refuted" for o in outcomes) >= 20
+
+
+def test_the_command_keeps_every_verdict_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = tmp_path / "mutation.json"
+    mutation.main(["--count", "9", "--seed", "7", "--jobs", "1", "--json", "--into", str(into)])
+    *lines, totals = map(json.loads, capsys.readouterr().out.splitlines())
+    kept = json.loads(into.read_text())
+    assert (kept["seed"], kept["available"]) == (7, len(mutants()))
+    assert kept["outcomes"] == lines
+    assert len(lines) == totals["mutants"] == 9
+    assert {o["kind"] for o in lines} == {m.kind for m in sample(mutants(), 9, seed=7)}
 
 
 @pytest.mark.parametrize("r", [PROVEN["quotient"], PROVEN["distribution"]], ids=str)
