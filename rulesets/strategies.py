@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,8 @@ from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
 from egraph_fusion.rulesets.verify_numbers import values_near
 from egraph_fusion.rulesets.verify_search import settings_of
 from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in
-from egraph_fusion.rulesets.verify_values import guards_on, pool, satisfying
+from egraph_fusion.rulesets.verify_values import built, elements_of, guards_on, satisfying
 
-PLAIN = (1.0, 0.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, -0.0, -3.0, 0.25, 2.5, -1.5)
 KINDS = ("plain", "plain", "smooth", "smooth", "ties", "extreme")
 """Kinds of values; plain ones are few, so that equal elements and zeros are common."""
 UNBOUNDED_KINDS = (
@@ -83,17 +83,8 @@ def _drawn_dtype(dtype: object) -> DType:
 def _arrays_of(
     found: DType, shape: Sequence[int], element: SearchStrategy[Any]
 ) -> SearchStrategy[Array]:
-    size, target = math.prod(shape), found.numpy
-
-    def build(items: list[float]) -> Array:
-        with np.errstate(all="ignore"):
-            return (
-                np.asarray(items, dtype=np.float64 if found.is_float else None)
-                .astype(target)
-                .reshape(tuple(shape))
-            )
-
-    return st.lists(element, min_size=size, max_size=size).map(build)
+    size = math.prod(shape)
+    return st.lists(element, min_size=size, max_size=size).map(partial(built, found, shape))
 
 
 def elements(dtype: DType | str, kind: str = "plain") -> SearchStrategy[Any]:
@@ -101,35 +92,10 @@ def elements(dtype: DType | str, kind: str = "plain") -> SearchStrategy[Any]:
     found = _drawn_dtype(dtype)
     if kind not in UNBOUNDED_KINDS:
         raise RuleError(f"no kind of values is called {kind!r}: {sorted({*UNBOUNDED_KINDS})}")
-    if found is DType.BOOL:
-        return st.booleans()
-    if found.is_integer:
-        return _integers(found, kind)
-    if kind == "plain":
-        return st.sampled_from(PLAIN)
-    if kind == "smooth":
-        return st.integers(-(2**12), 2**12).map(lambda n: n / 2**10)
-    if kind == "rough":
-        return st.integers(-(2**57), 2**57).map(_rough)
-    return st.sampled_from(pool(found, kind))
-
-
-def _rough(n: int) -> float:
-    """Return a number of as many digits as float64 holds, of magnitude 2^-12 to 2^4 mostly."""
-    return (n >> 4) * 2.0 ** (n % 16 - 64)
-
-
-def _integers(dtype: DType, kind: str) -> SearchStrategy[int]:
-    limits = np.iinfo(dtype.numpy)
-    low, high = int(limits.min), int(limits.max)
-    if kind == "plain":
-        return st.sampled_from([n for n in (1, 0, 2, -1, 3, -2, 5, 7, -3) if n >= low])
-    if kind == "smooth":
-        return st.integers(max(low, -40), 40)
-    if kind == "rough":
-        return st.integers(low, high)
-    small = [n for n in (1, 0, -1, 2) if n >= low]
-    return st.sampled_from([*small, low, high, low + 1, high - 1, high // 2 + 1])
+    among = elements_of(found, kind)
+    if among.values:
+        return st.sampled_from(among.values)
+    return st.integers(among.low, among.high).map(among.of)
 
 
 def terms(
@@ -171,6 +137,12 @@ def environments(rule: Rule, seed: int = 0) -> SearchStrategy[Environment]:
     return drawn()
 
 
+def kinds_of(rule: Rule, setting: Setting) -> tuple[str, ...]:
+    """Return the kinds of values that a rule is tried on in a setting."""
+    kinds = UNBOUNDED_KINDS if rule.level == "exact" else KINDS
+    return (*kinds, *WRITTEN * bool(setting.numbers), *CONVERTED * setting.converts)
+
+
 def drawable(settings: Sequence[Setting]) -> Sequence[Setting]:
     """Return the settings whose elements can be drawn one by one."""
     return [s for s in settings if not s.vast]
@@ -178,15 +150,13 @@ def drawable(settings: Sequence[Setting]) -> Sequence[Setting]:
 
 def environments_in(rule: Rule, settings: Sequence[Setting]) -> SearchStrategy[Environment]:
     """Return one of `settings`, one of the rule's dtypes, and values that satisfy the guards."""
-    kinds = UNBOUNDED_KINDS if rule.level == "exact" else KINDS
 
     @st.composite
     def drawn(draw: DrawFn) -> Environment:
         setting = draw(st.sampled_from(settings))
         dtype = draw(st.sampled_from(dtypes_of(rule)))
         setting = setting_in(rule, setting, dtype) or setting
-        spoken = (*WRITTEN * bool(setting.numbers), *CONVERTED * setting.converts)
-        kind = draw(st.sampled_from((*kinds, *spoken)))
+        kind = draw(st.sampled_from(kinds_of(rule, setting)))
         dtypes = leaf_dtypes(rule.lhs, setting.dtype)
         values = {p: draw(_leaf(rule, setting, p, dtypes[p], kind)) for p in setting.shapes}
         return Environment(rule, setting, values)

@@ -26,7 +26,9 @@ from egraph_fusion.rulesets.verify_environments import REMIXES, certain, filled,
 from egraph_fusion.rulesets.verify_result import Checked, Counterexample, Verification
 from egraph_fusion.rulesets.verify_search import settings_like, settings_of, unreached
 from egraph_fusion.rulesets.verify_settings import TYPED, Setting
+from egraph_fusion.rulesets.verify_shrink import shrunk
 from egraph_fusion.rulesets.verify_storage import private_storage
+from egraph_fusion.rulesets.verify_turns import in_turn, turns_of
 
 CHECKS = cast("list[HealthCheck]", list(HealthCheck))
 """What hypothesis may complain of: none of it matters where a search is cut off anyhow."""
@@ -85,12 +87,35 @@ class _Search:
         for n in range(1 if usual else ROUNDS):
             self._certain(rule, found, seed + n)
             if self.found is not None:
+                break
+        if usual and self.found is None:
+            turns = turns_of(usual, examples)
+            self._random(rule, usual, examples - turns, seed)
+            if self.found is not None and self.shrink:
+                self._smaller(self.found, found, seed)
+            if self.found is not None:
                 return True
-        if usual:
-            self._random(rule, usual, examples, seed)
+            self._in_turn(rule, usual, turns, seed)
         if self.found is not None and self.shrink:
-            self._smaller(self.found, found, seed)
+            self._shrink(self.found, found)
         return self.found is not None
+
+    def _in_turn(self, rule: Rule, found: Sequence[Setting], count: int, seed: int) -> None:
+        """Try every setting, as far as `count` goes."""
+        with suppress(_RefutedError):
+            for e in in_turn(rule, found, count, seed):
+                if self.late():
+                    break
+                self._attempt(e)
+
+    def _shrink(self, first: Counterexample, found: Sequence[Setting]) -> None:
+        """Make a counterexample smaller that hypothesis did not find."""
+
+        def fails(e: Environment) -> bool:
+            return not self.late() and self._violates(e) and tried(e).problem is not None
+
+        e = shrunk(first.environment, _small(first, found), fails)
+        self.found = Counterexample(first.rule, e, tried(e).problem or first.reason)
 
     def _certain(self, rule: Rule, found: Sequence[Setting], seed: int) -> None:
         """Try what random examples may leave out."""
@@ -106,9 +131,7 @@ class _Search:
 
     def _smaller(self, first: Counterexample, found: Sequence[Setting], seed: int) -> None:
         """Look for a counterexample in the smallest settings, which hypothesis rarely gets to."""
-        size = first.environment.setting.size
-        small = [s for s in found if 0 < s.size[0] <= SMALL and s.size < size]
-        for s in small[:SMALL_SETTINGS]:
+        for s in _small(first, found):
             self._random(first.rule, [s], SMALL_EXAMPLES, seed)
             if self.found is not first:
                 return
@@ -129,11 +152,8 @@ class _Search:
         def holds(e: Environment) -> None:
             if self.late():
                 self._stop()
-            elif self._violates(e):
-                trial = tried(e)
-                self._note(e, trial)
-                if trial.how == "bits":
-                    self._remixed(e)
+            else:
+                self._attempt(e)
 
         # What was found is kept; a search that the clock cuts short looks flaky to hypothesis,
         # which also warns of how long the text of a failing environment is.
@@ -141,6 +161,13 @@ class _Search:
         with private_storage(), warnings.catch_warnings(), expected:
             warnings.simplefilter("ignore", HypothesisWarning)
             holds()
+
+    def _attempt(self, e: Environment) -> None:
+        if self._violates(e):
+            trial = tried(e)
+            self._note(e, trial)
+            if trial.how == "bits":
+                self._remixed(e)
 
     def _remixed(self, e: Environment) -> None:
         for number in range(REMIXES):
@@ -167,6 +194,12 @@ class _Search:
 
     def _count(self, trial: Trial) -> None:
         self.outcomes[trial.how.partition(":")[0]] += 1
+
+
+def _small(first: Counterexample, found: Sequence[Setting]) -> Sequence[Setting]:
+    size = first.environment.setting.size
+    small = [s for s in found if s.size[0] <= SMALL and s.left.type.size and s.size < size]
+    return small[:SMALL_SETTINGS]
 
 
 @checked(RuleError, least={"max_examples": 1, "time_limit": 0, "least": 1})

@@ -78,13 +78,13 @@ def _spoken(
     for s in _in_dtypes(rule, max(usual, key=_fewest), WIDE):
         e, count = filled(rule, s), 0
         orders: dict[Pattern, Array] = {}
-        for p, v in _operands(e).items():
+        for p, v in operands_of(e).items():
             near = values_near(s.numbers, DType.of(v.dtype)) if v.dtype.kind != "b" else (0, 1)
             orders[p] = rng.permutation(np.asarray(near, dtype=v.dtype))
             count = max(count, -(-len(near) // v.size))
         for n in range(count):
             parts = {p: np.roll(order, -n * e.arrays[p].size) for p, order in orders.items()}
-            yield _with(e, {p: np.resize(q, e.arrays[p].shape) for p, q in parts.items()})
+            yield with_operands(e, {p: np.resize(q, e.arrays[p].shape) for p, q in parts.items()})
 
 
 def _fewest(s: Setting) -> int:
@@ -120,16 +120,16 @@ def remixed(e: Environment, number: int) -> Environment:
 
 def _changed(e: Environment, change: Callable[[Array], Array]) -> Environment:
     """Return `e` with operands changed that are neither numbers of the rule nor indices."""
-    return _with(e, {p: change(v) for p, v in _operands(e).items()})
+    return with_operands(e, {p: change(v) for p, v in operands_of(e).items()})
 
 
-def _operands(e: Environment) -> Mapping[Pattern, Array]:
+def operands_of(e: Environment) -> Mapping[Pattern, Array]:
     """Return the operands that are neither numbers of the rule nor indices."""
     limits = e.setting.index_limits
     return {p: v for p, v in e.arrays.items() if not isinstance(p, Number) and p not in limits}
 
 
-def _with(e: Environment, values: Mapping[Pattern, Array]) -> Environment:
+def with_operands(e: Environment, values: Mapping[Pattern, Array]) -> Environment:
     """Return `e` with other operands, as far as guards on their elements let them."""
     found = {p: satisfying(v, guards_on(e.rule, p)) for p, v in values.items()}
     return replace(e, arrays={**e.arrays, **found})

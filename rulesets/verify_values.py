@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import Form
 from egraph_fusion.rulesets.pattern import Pattern
 from egraph_fusion.rulesets.rule import Rule
+
+PLAIN = (1.0, 0.0, 2.0, -1.0, 0.5, 3.0, -2.0, -0.5, 1.5, -0.0, -3.0, 0.25, 2.5, -1.5)
+"""The floating-point numbers of the plain kind."""
 
 
 def pool(dtype: DType, kind: str) -> list[float]:
@@ -33,6 +37,64 @@ def pool(dtype: DType, kind: str) -> list[float]:
         "infinite": [1.0, math.inf, -math.inf, 0.0],
         "signs": [1.0, 0.0, -0.0, -1.0],
     }[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What elements of one kind are chosen from: `values`, or what `of` makes of integers."""
+
+    values: Sequence[float] = ()
+    low: int = 0
+    high: int = 0
+    of: Callable[[int], float] = int
+
+    def drawn(self, rng: Random) -> float:
+        """Return one of them."""
+        return rng.choice(self.values) if self.values else self.of(rng.randint(self.low, self.high))
+
+
+def elements_of(dtype: DType, kind: str) -> Elements:
+    """Return what elements of a dtype are chosen from; kinds as for `strategies.arrays`."""
+    if dtype is DType.BOOL:
+        return Elements((False, True))
+    if dtype.is_integer:
+        return _integers(dtype, kind)
+    if kind == "plain":
+        return Elements(PLAIN)
+    if kind == "smooth":
+        return Elements(low=-(2**12), high=2**12, of=_smooth)
+    if kind == "rough":
+        return Elements(low=-(2**57), high=2**57, of=_rough)
+    return Elements(pool(dtype, kind))
+
+
+def _smooth(n: int) -> float:
+    return n / 2**10
+
+
+def _rough(n: int) -> float:
+    """Return a number of as many digits as float64 holds, of magnitude 2^-12 to 2^4 mostly."""
+    return (n >> 4) * 2.0 ** (n % 16 - 64)
+
+
+def _integers(dtype: DType, kind: str) -> Elements:
+    limits = np.iinfo(dtype.numpy)
+    low, high = int(limits.min), int(limits.max)
+    if kind == "plain":
+        return Elements([n for n in (1, 0, 2, -1, 3, -2, 5, 7, -3) if n >= low])
+    if kind == "smooth":
+        return Elements(low=max(low, -40), high=40)
+    if kind == "rough":
+        return Elements(low=low, high=high)
+    small = [n for n in (1, 0, -1, 2) if n >= low]
+    return Elements([*small, low, high, low + 1, high - 1, high // 2 + 1])
+
+
+def built(dtype: DType, shape: Sequence[int], items: Sequence[float]) -> Array:
+    """Return an array of Python numbers."""
+    with np.errstate(all="ignore"):
+        wide = np.asarray(items, dtype=np.float64 if dtype.is_float else None)
+        return wide.astype(dtype.numpy).reshape(tuple(shape))
 
 
 @dataclass(frozen=True, slots=True)
