@@ -9,6 +9,7 @@ from typing import Any, cast
 from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.instances import per_length, per_operator
+from egraph_fusion.rulesets.number_leaves import numbers_apart
 from egraph_fusion.rulesets.pattern import Pattern, pattern
 from egraph_fusion.rulesets.rule_checks import DTYPES, LEVELS, DTypes, Level, problems
 from egraph_fusion.rulesets.witness import witness_of
@@ -70,10 +71,11 @@ class Rule:
     def instances(self, lengths: Sequence[int] = LENGTHS) -> Iterator[Rule]:
         """Yield the rule for every operator its operator variable stands for and every arity.
 
-        `lengths` are the numbers of operands that `many` variables are expanded to.
+        `lengths` are the numbers of operands that `many` variables are expanded to.  A number of
+        several dtypes is as many leaves.
         """
         for by_operator in per_operator(self):
-            yield from per_length(by_operator, lengths)
+            yield from map(numbers_apart, per_length(by_operator, lengths))
 
     def __str__(self) -> str:
         """Print as `name: lhs => rhs if guards`."""

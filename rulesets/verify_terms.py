@@ -19,6 +19,7 @@ from egraph_fusion.rulesets.exact_groups import Group
 from egraph_fusion.rulesets.exact_operators import apply_exactly, round_exactly
 from egraph_fusion.rulesets.functions import call
 from egraph_fusion.rulesets.guards_index import has_all
+from egraph_fusion.rulesets.number_leaves import as_written
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
@@ -189,6 +190,8 @@ class _Build:
         """Return where `p` stands; `above` is what gives it its dtype if it is a number."""
         if p not in self.places or (isinstance(p, Number | Scalar) and not self.binding):
             self.places[p] = self._made(p, above)
+            if self.binding:
+                self.places.setdefault(as_written(p), self.places[p])
         return self.places[p]
 
     def _made(self, p: Pattern, above: Source) -> int:

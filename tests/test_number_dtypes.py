@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import find
 
 import egraph_fusion as ef
 from egraph_fusion import rulesets
-from egraph_fusion.rulesets import guards, ops
-from egraph_fusion.rulesets.pattern import Pattern
+from egraph_fusion.rulesets import guards, ops, strategies
+from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.rule import Rule, rule
 from egraph_fusion.rulesets.verification import verify
 
@@ -46,6 +47,11 @@ EQUAL: dict[str, tuple[Rule, Pattern, Pattern]] = {
         ops.arg_max(x, axis=0) + ops.arg_max(x, axis=0),
         ops.arg_max(x, axis=0) * 2,
     ),
+    "of two dtypes": (
+        rule("r", read(a, b) + 1, 1 + read(a, b)),
+        read(x, i) + 1,
+        1 + read(x, i),
+    ),
     "numbers alone": (
         rule("r", whole(a) * 6, whole(a) * (ops.neg(2.0) * -3.0)),
         whole(x) * 6,
@@ -61,6 +67,33 @@ def test_the_verifier_the_e_graph_and_explanations_agree(name: str) -> None:
     found = ef.explore(left, rules=[r])
     if name != "numbers alone":  # an expression's own numbers know of no operand further out
         assert found.equal(left, right)
+
+
+TWICE = ops.gather(a, b + 1.0, axis=0) + 1.0
+
+
+def test_a_number_of_two_dtypes_is_two_operands() -> None:
+    assert verify(rule("r", TWICE, 1.0 + ops.gather(a, 1.0 + b, axis=0)), 60).ok
+    wrong = verify(rule("r", TWICE, ops.gather(a, b + 1.0, axis=0) + 2.0), 60)
+    assert wrong.counterexample is not None
+    dtypes = {v.dtype.name for v in wrong.counterexample.environment.arrays.values()}
+    assert "int64" in dtypes
+    assert {"float16", "float32", "float64", "bfloat16"} & dtypes
+    printed = str(wrong.counterexample)
+    assert len({line for line in printed.splitlines() if line.startswith("number_")}) == 2
+
+
+def test_guards_and_right_sides_know_the_terms_of_placed_numbers() -> None:
+    at = b + 1.0
+    kept = rule("r", TWICE, 1.0 + ops.gather(a, at, axis=0), [guards.rank_is(at, 1)])
+    found = verify(kept, 60)
+    assert found.status == "ok", str(found)
+
+
+def test_environments_have_a_number_of_two_dtypes_twice() -> None:
+    r = rule("r", TWICE, 1.0 + ops.gather(a, b + 1.0, axis=0))
+    e = find(strategies.environments(r), lambda e: e.tensors["a"].size > 0)
+    assert len([p for p in e.arrays if isinstance(p, Number)]) == 2
 
 
 def test_a_fraction_is_no_integer() -> None:
