@@ -89,7 +89,7 @@ def test_optimize_leaves_out_rules(model: Path, tmp_path: Path) -> None:
 
 
 def test_optimize_refuses_an_unknown_rule(model: Path, tmp_path: Path) -> None:
-    result = run("optimize", model, "-o", tmp_path / "o.onnx", "--without", "add-ordre", code=1)
+    result = run("optimize", model, "-o", tmp_path / "o.onnx", "--without", "add-ordre", code=2)
     assert "no rule is called 'add-ordre'" in result.stderr
 
 
@@ -225,10 +225,8 @@ def test_a_rule_is_shown_with_its_witness() -> None:
 
 
 def test_an_unknown_rule_brings_names_like_it() -> None:
-    result = run("rules", "show", "add-ordre", code=1)
-    assert result.stderr == "error: no rule is called 'add-ordre'; did you mean add-order?\n" or (
-        "did you mean" in result.stderr and "add-order" in result.stderr
-    )
+    result = run("rules", "show", "add-ordre", code=2)
+    assert "did you mean add-order" in " ".join(result.stderr.split())
 
 
 def test_doctor_says_what_works() -> None:

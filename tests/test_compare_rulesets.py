@@ -139,7 +139,7 @@ def test_rules_compare_fails_where_a_model_does(folder: Path) -> None:
     assert code == 1
     assert "broken.onnx" in text
     code, text = run("rules", "compare", folder, "--rules", "nonsense")
-    assert code == 1
+    assert code == 2
 
 
 def test_explore_shows_a_model_and_writes_its_page(folder: Path, tmp_path: Path) -> None:
