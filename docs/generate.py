@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from growth_page import growth_page
+from mutation_page import verification_page
 from rules_page import rules_page
 from typer.main import get_command
 
@@ -79,6 +80,7 @@ PAGES = {
     "growth.md": growth_page,
     "operators.md": operators_table,
     "rules.md": rules_page,
+    "verification.md": verification_page,
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from egraph_fusion import rulesets
+from egraph_fusion.rulesets.mutation import mutants
 
 DOCS = Path(__file__).parent.parent / "docs"
 USES: dict[str, Any] = json.loads((DOCS / "rule_uses.json").read_text())
@@ -89,3 +90,41 @@ def test_the_page_of_growth_has_what_was_measured() -> None:
         for what, cell in figures:
             both = [f"{runs[which][what]:,}" for which in ("printed", "all")]
             assert cell == " / ".join(dict.fromkeys(both)), (model, what)
+
+
+MUTATION: dict[str, Any] = json.loads((DOCS / "mutation.json").read_text())
+FATES = Counter(o["fate"] for o in MUTATION["outcomes"])
+
+
+def test_the_verdicts_are_on_a_thousand_mutants_of_every_kind() -> None:
+    outcomes = MUTATION["outcomes"]
+    assert len(outcomes) >= 1000
+    assert set(FATES) <= {"refuted", "missed", "equivalent", "void", "error"}
+    assert {o["kind"] for o in outcomes} == {
+        "operator", "operands", "constant", "attribute", "sign", "variable",
+        "guard", "level", "dtypes",
+    }  # fmt: skip
+
+
+def test_whatever_was_not_refuted_has_a_reason() -> None:
+    assert all(o["reason"] for o in MUTATION["outcomes"])
+
+
+def test_ninety_nine_in_a_hundred_wrong_mutants_are_refuted_and_the_page_says_so() -> None:
+    wrong = FATES["refuted"] + FATES["missed"] + FATES["error"]
+    rate = FATES["refuted"] / wrong
+    assert rate >= 0.99
+    text = " ".join((DOCS / "verification.md").read_text().split())
+    count, available = len(MUTATION["outcomes"]), MUTATION["available"]
+    assert f"Of {count:,} mutants (seed {MUTATION['seed']}; {available:,} can be made)" in text
+    assert f"{FATES['refuted']} were refuted and {FATES['missed']} missed" in text
+    assert f"a kill rate of {100 * rate:.1f} %" in text
+    assert f"{FATES['equivalent']} were called equivalent" in text
+    assert f"{FATES['void']} void" in text
+
+
+def test_the_verdicts_are_on_mutants_of_the_rules_as_they_are_each_once() -> None:
+    current = mutants()
+    assert MUTATION["available"] == len(current)
+    judged = Counter((o["kind"], o["rule"]) for o in MUTATION["outcomes"])
+    assert judged <= Counter((m.kind, str(m.rule)) for m in current)  # dtypes are not in the text
