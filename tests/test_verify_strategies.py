@@ -15,8 +15,8 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets import guards, ops, strategies
 from egraph_fusion.rulesets.pattern import Apply, tensor_names
 from egraph_fusion.rulesets.strategies import Environment
-from egraph_fusion.rulesets.verification import CHECKS
 from egraph_fusion.rulesets.verify_check import tried
+from egraph_fusion.rulesets.verify_running import CHECKS
 from egraph_fusion.rulesets.verify_search import settings_of
 from egraph_fusion.rulesets.verify_terms import Step
 
