@@ -6,7 +6,6 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from egraph_fusion.rulesets.mutation import FATES, Outcome, kill_rate
@@ -16,8 +15,6 @@ RECORD = FOLDER / "mutation.json"
 START = "<!-- from mutation.json -->"
 END = "<!-- to here -->"
 WIDTH = 104
-KNOWN_WRONG = ("reduce-divide", "nonzero(k)", "which fails for nothing divided by 0")
-"""A rule, a guard that it needs though no trial without it was wrong, and where it is."""
 
 
 def told(outcomes: Sequence[Outcome], available: int, seed: int) -> str:
@@ -33,27 +30,7 @@ def told(outcomes: Sequence[Outcome], available: int, seed: int) -> str:
     )
     missed = [_name(o) for o in (*by_fate["missed"], *by_fate["error"])]
     second = f" Missed: {', '.join(missed)}." if missed else ""
-    text = first + second + _wrong_after_all(outcomes)
-    return "\n".join(textwrap.wrap(text, WIDTH, break_on_hyphens=False))
-
-
-def _wrong_after_all(outcomes: Sequence[Outcome]) -> str:
-    """Say what was called equivalent and is known to be wrong, and the rate with it."""
-    rule, guard, why = KNOWN_WRONG
-    known = [
-        o
-        for o in outcomes
-        if (o.fate, o.kind) == ("equivalent", "guard")
-        and o.rule.startswith(f"{rule}~")
-        and guard in o.reason
-    ]
-    if not known:
-        return ""
-    rate = 100 * kill_rate([replace(o, fate="missed") if o in known else o for o in outcomes])
-    return (
-        f" One that was called equivalent is known to be wrong, `{rule}` without `{guard}`, {why}; "
-        f"with it the rate is {rate:.1f} %."
-    )
+    return "\n".join(textwrap.wrap(first + second, WIDTH, break_on_hyphens=False))
 
 
 def _kinds(outcomes: Iterable[Outcome]) -> str:
