@@ -24,6 +24,7 @@ from egraph_fusion.rulesets.guards import (
     dropped_among,
     fits_between,
     fits_reduced,
+    has_positions,
     inserted_among,
     keeps_axes,
     keeps_last,
@@ -258,7 +259,8 @@ by_channel = ops.reshape(k, shape=by_input(k, w, group))
 transposed = ops.conv_transpose(x, w, bias, group=1, attrs=p)
 alone = [pointwise(w, strides, pads)]
 CHANNELS = (
-    rule("average-pool-pointwise", _pooled(_mixed(x, w)), _mixed(_pooled(x), w), alone,
+    rule("average-pool-pointwise", _pooled(_mixed(x, w)), _mixed(_pooled(x), w),
+         [*alone, has_positions(x)],
          growing=True, both=True),
     rule("global-pool-pointwise", ops.global_average_pool(_mixed(x, w)),
          _mixed(ops.global_average_pool(x), w), alone),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from egraph_fusion.rulesets.guard_kinds import GUARDS, Form, Guard, GuardKind, for_gain
 from egraph_fusion.rulesets.guards_convolution import (
     copies_no_more,
+    has_positions,
     pads_space_only,
     pointwise,
     scales_inputs,
@@ -73,6 +74,7 @@ __all__ = [
     "fits_reduced",
     "for_gain",
     "forwards",
+    "has_positions",
     "holds_all_of",
     "identity_perm",
     "inserted_among",

@@ -16,6 +16,12 @@ def pointwise(w: Shape, strides: AttrValue, pads: AttrValue) -> bool:
 
 
 @declare_guard(Form.TYPE, 1)
+def has_positions(x: Shape) -> bool:
+    """An image has positions: no size after batch and channels is 0, or unknown."""
+    return all(isinstance(d, int) and d > 0 for d in x[2:])
+
+
+@declare_guard(Form.TYPE, 1)
 def pads_space_only(pads: AttrValue) -> bool:
     """Pad with these amounts cuts nothing off and leaves batch and channels as they are."""
     amounts = ints(pads)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from egraph_fusion.ir import dims
-from egraph_fusion.ir.dims import Shape
+from egraph_fusion.ir.dims import Shape, symbol
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.rulesets.functions import call
@@ -89,3 +89,11 @@ def test_scaled_weights_read_what_scaled_inputs_hold(x: Sizes, w: Sizes, group: 
 )
 def test_joined_images_are_no_larger_than_the_sum(w: Shape, v: Shape, expected: bool) -> None:
     assert copies_no_more(w, v) == expected
+
+
+def test_an_image_has_positions_where_no_size_is_zero_or_unknown() -> None:
+    has_positions = GUARDS["has_positions"].test
+    assert has_positions((0, 3, 2, 2))
+    assert has_positions((symbol("batch"), 3, 5))
+    assert not has_positions((1, 3, 0))
+    assert not has_positions((1, 3, 4, symbol("width")))
