@@ -41,8 +41,8 @@ for larger ones where they lie beside the checkout, and `tests/test_measured_fig
 table says: all rules are nowhere worse, no run was ended by the clock or by memory, and bert-base
 and gpt2 took less than 30 seconds. Below, before a slash: these rules; after it:
 all 149; one figure where both agree. *CPU s* are seconds of the processor in both
-processes, *MB* the most that the e-graph's process held. bert-base, gpt2, tinybert and
-resnet18 were measured with the rules as they are, the others before the rules were chosen anew.
+processes, *MB* the most that the e-graph's process held. All were measured with
+the rules as they are, on two cores of which one was busy otherwise.
 
 """
 

@@ -36,10 +36,6 @@ LARGEST = 24
 """Elements of the operands of a setting at which a proof is attempted."""
 
 
-DRAWS = 8
-"""How often settings are drawn to find some in which groups are empty."""
-
-
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What is proven of a rule: equality for all values, in `settings` shapes and attributes.
@@ -74,7 +70,7 @@ def prove(rule: Rule, seed: int = 0, shapes: int = SHAPES) -> Proof | None:
         if not _rational(instance, drawn):
             return None
         try:
-            proven = [_proven(instance, s) for s in _tried(instance, drawn, seed, shapes)]
+            proven = [_proven(instance, s) for s in _tried(drawn, shapes)]
         except REFUSALS:
             return None
         if not all(p.equal for p in proven) or not any(p.defined for p in proven):
@@ -104,11 +100,10 @@ def _rational(rule: Rule, drawn: Sequence[Setting]) -> bool:
     return True
 
 
-def _tried(rule: Rule, drawn: Sequence[Setting], seed: int, shapes: int) -> list[Setting]:
+def _tried(drawn: Sequence[Setting], shapes: int) -> list[Setting]:
     """Return the largest settings, and those in which results are made of no elements."""
-    more = () if _elementwise(rule) else (settings_of(rule, seed + n) for n in range(1, DRAWS))
     refused = [s for s in drawn if s.refusal]
-    empty = [s for found in (drawn, *more) for s in found if _of_nothing(s)]
+    empty = [s for s in drawn if _of_nothing(s)]
     full = [s for s in drawn if s.size[0] <= LARGEST and not _of_nothing(s)]
     return refused[:1] or [*empty[:shapes], *full[-shapes:]]
 

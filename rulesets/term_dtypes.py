@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
+from functools import lru_cache
 
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.tensors import DType
@@ -93,7 +94,8 @@ def leaf_patterns(p: Pattern) -> Iterator[Pattern]:
     yield from dict.fromkeys(q for q in walk(p) if isinstance(q, Tensor | Number))
 
 
-def leaf_dtypes(p: Pattern, dtype: DType) -> dict[Pattern, DType]:
+@lru_cache(maxsize=1024)
+def leaf_dtypes(p: Pattern, dtype: DType) -> Mapping[Pattern, DType]:
     """Return the dtype of each leaf of a left side whose rule speaks of `dtype`."""
     foreign = dict(foreign_parts(p))
     found = {q: foreign.get(q, dtype) for q in leaf_patterns(p)}
