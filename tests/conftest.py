@@ -69,6 +69,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(MustRun(markers))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the tests that may take long, so that no process waits for one at the end."""
+
+    def limit(item: pytest.Item) -> float:
+        marker = item.get_closest_marker("timeout")
+        return float(marker.args[0]) if marker else 0.0
+
+    items.sort(key=limit, reverse=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compiled code goes to a folder of this run, which parallel workers share."""

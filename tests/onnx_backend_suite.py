@@ -65,12 +65,13 @@ def cases(kind: str) -> list[Case]:
 def run_all(found: Sequence[Case]) -> list[Outcome]:
     """Run tests, compiled in one batch.
 
-    Little time goes into rewriting and into the C compiler's optimisations: speed is no matter.
+    The models go as they are, with little of the C compiler's optimisations: what is tested is what
+    operators mean.  What rewriting makes of them is compared in tests of their own.
     """
     models = [_model(case) for case in found]
     data = [_data_sets(case, model) for case, model in zip(found, models, strict=True)]
     feeds = [sets[0].inputs for sets in data]
-    options = Options(threads=1, node_limit=2_000, iter_limit=3)
+    options = Options(threads=1, optimize=False)
     reps = prepare_many(models, feeds, options, flags=("-O1",))
     return [_outcome(case, rep, sets) for case, rep, sets in zip(found, reps, data, strict=True)]
 

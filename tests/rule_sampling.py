@@ -12,8 +12,10 @@ from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.operator import normalized
 from egraph_fusion.ir.ops.reading import types_of
+from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Output, Pattern, Tensor, walk
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.term_dtypes import takes
 
 Dims = tuple[int, ...]
 Place = tuple[str, int, tuple[Dims, ...]]
@@ -57,6 +59,8 @@ class _Draw:
         self.rests: dict[str, dict[str, AttrValue]] = {}
         casts = any(isinstance(p, Apply) and p.op == "Cast" for p in walk(r.lhs))
         usual = np.dtype(np.float32 if casts else np.float64)
+        if r.dtypes == "any":
+            usual = next(d for d in (usual, *DTYPES.values()) if takes(r.lhs, DType.of(d)))
         self.dtype = dtype or DTYPES.get(r.dtypes, usual)
         self.base = self._shape(int(rng.integers(0, 5)))
         self.positive = bool(rng.random() < 0.6)

@@ -33,7 +33,8 @@ def _usable(s: Sample) -> bool:
     floats = [o for o in s.operands if o is not None and o.dtype.kind == "f"]
     elements = sum(o.size for o in s.operands if o is not None)
     finite = all(np.isfinite(o).all() for o in floats)
-    return bool(floats) and finite and elements <= LARGEST and s.op not in WITHOUT
+    one_dtype = len({o.dtype for o in floats}) == 1
+    return one_dtype and finite and elements <= LARGEST and s.op not in WITHOUT
 
 
 def _exactly(scalars: RealFunctions, s: Sample, attrs: Any) -> tuple[Any, ...]:
