@@ -1,5 +1,10 @@
 """The errors a user can meet: each names the thing, shows the value and says what is right."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 def said(error: BaseException, about: str = "") -> str:
     """Return an exception's name and text, which its class may not be able to give."""
@@ -9,6 +14,12 @@ def said(error: BaseException, about: str = "") -> str:
         text = "(its text cannot be shown)"
     name = type(error).__name__
     return f"{name}: {about}{text}" if about or text else name
+
+
+def suggested(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return a question after the known names that are most like `name`, else `otherwise`."""
+    near = difflib.get_close_matches(name, list(known), n=3)
+    return f"did you mean {', '.join(near)}?" if near else otherwise
 
 
 class EgraphFusionError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,7 @@ from egraph_fusion.commands.options import (
 )
 from egraph_fusion.commands.outcome import emit, errors
 from egraph_fusion.convert.places import output_apart
+from egraph_fusion.errors import suggested
 from egraph_fusion.output_files import write_text
 
 if TYPE_CHECKING:
@@ -137,8 +137,7 @@ def rule_set(name: str) -> Any:
     path = Path(name)
     if path.suffix or len(path.parts) > 1 or path.exists():
         return rules_in_file(path)
-    near = difflib.get_close_matches(name, NAMED_SETS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMED_SETS)}"
+    hint = suggested(name, NAMED_SETS, f"there are {', '.join(NAMED_SETS)}")
     raise typer.BadParameter(f"no rule set is called {terminal.printable(name)!r}; {hint}")
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from egraph_fusion.errors import ModelError
+from egraph_fusion.errors import ModelError, suggested
 from egraph_fusion.experiment.expressions import graph_of, shown
 from egraph_fusion.experiment.leaves import Leaf
 from egraph_fusion.experiment.view import View
@@ -43,9 +42,10 @@ def query(explored: Graph, asked: Term) -> Query:
     """
     if isinstance(asked, str):
         if asked not in explored.types:
-            near = difflib.get_close_matches(asked, explored.types, n=3)
-            hint = f"; did you mean {', '.join(near)}?" if near else ""
-            raise ModelError(f"the explored graph has no tensor called {asked!r}{hint}")
+            hint = suggested(
+                asked, explored.types, f"its outputs are {', '.join(explored.outputs)}"
+            )
+            raise ModelError(f"the explored graph has no tensor called {asked!r}; {hint}")
         return Query(asked, asked)
     made = graph_of([asked])
     for name, leaf in made.leaves.items():
