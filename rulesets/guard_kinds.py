@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from egraph_fusion.errors import RuleError
+from egraph_fusion.errors import EgraphFusionError, RuleError
 from egraph_fusion.rulesets.pattern import Attribute, AttrTerm, Pattern
+
+UNDECIDED = (EgraphFusionError, IndexError, ValueError, TypeError)
+"""What predicates raise that cannot be decided of what they are asked about."""
 
 
 class Form(Enum):
@@ -32,6 +35,13 @@ class GuardKind:
     form: Form
     arity: int
     test: Callable[..., bool]
+
+    def holds(self, *args: Any) -> bool:
+        """Whether the predicate holds; one that speaks of an axis that is not there does not."""
+        try:
+            return self.test(*args)
+        except UNDECIDED:
+            return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ def same_except(a: Shape, b: Shape, axis: int) -> bool:
 @declare_guard(Form.TYPE, 3)
 def same_along(a: Shape, b: Shape, axis: int) -> bool:
     """Both tensors have the same rank and the same size along this axis."""
-    return len(a) == len(b) and a[axis] == b[axis]
+    return len(a) == len(b) and -len(a) <= axis < len(a) and a[axis] == b[axis]
 
 
 @declare_guard(Form.TYPE, 2)

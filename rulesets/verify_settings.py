@@ -58,7 +58,10 @@ class Setting:
     def violates(self, g: Guard) -> bool:
         """Whether a guard on types and attributes does not hold."""
         types = {p: self.left.types[i] for p, i in self.left.places.items()}
-        return not _holds(g, Compiler({}, self.dtype, _refuse, self.attributes, types))
+        try:
+            return not _holds(g, Compiler({}, self.dtype, _refuse, self.attributes, types))
+        except REFUSALS:
+            return True
 
     @cached_property
     def numbers(self) -> tuple[float, ...]:
@@ -201,8 +204,8 @@ def _guards_hold(rule: Rule, c: Compiler) -> bool:
 
 def _holds(g: Guard, c: Compiler) -> bool:
     if g.kind.form is Form.DTYPE:
-        return g.kind.test(*(c.known[p].dtype for p in g.patterns))
-    return g.kind.test(*map(c.argument, g.args))
+        return g.kind.holds(*(c.known[p].dtype for p in g.patterns))
+    return g.kind.holds(*map(c.argument, g.args))
 
 
 def _index_limits(left: Program) -> dict[Pattern, int]:

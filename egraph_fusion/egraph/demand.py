@@ -17,6 +17,7 @@ from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import Interval
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.functions import FUNCTIONS
+from egraph_fusion.rulesets.guard_kinds import UNDECIDED
 from egraph_fusion.rulesets.guards import GUARDS
 
 Row = tuple[Any, ...]
@@ -170,13 +171,10 @@ def bounds_of(rule: Callable[..., Interval], operands: Sequence[Interval], attrs
 
 def guard_demand(interner: Interner, name: str, arity: int) -> Demand:
     """Answer yes, or not at all, with the guard's predicate on shapes and attributes."""
-    test = GUARDS[name].test
+    kind = GUARDS[name]
 
     def answer(row: Row) -> list[str]:
-        try:
-            holds = test(*map(interner.value, row))
-        except (EgraphFusionError, IndexError, ValueError, TypeError):
-            return []
+        holds = kind.holds(*map(interner.value, row))
         return [f"(yes-{name} {row_text(row)})"] if holds else []
 
     sorts = " ".join(["i64"] * arity)
@@ -190,7 +188,7 @@ def function_demand(interner: Interner, name: str, arity: int) -> Demand:
     def answer(row: Row) -> list[str]:
         try:
             value = meaning(*map(interner.value, row))
-        except (EgraphFusionError, IndexError, ValueError, TypeError, ZeroDivisionError):
+        except (*UNDECIDED, ZeroDivisionError):
             return []
         return [f"(set (fn-{name}-{arity} {row_text(row)}) {interner.attr(value)})"]
 
