@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from egraph_fusion.errors import RuleError, UnknownRuleError
-from egraph_fusion.rulesets import associative, commutative, distributive
+from egraph_fusion.errors import RuleError, UnknownRuleError, suggested
+from egraph_fusion.rulesets import associative, commutative, distributive, structural
 from egraph_fusion.rulesets.associative import ASSOCIATIVE
 from egraph_fusion.rulesets.commutative import COMMUTATIVE
 from egraph_fusion.rulesets.distributive import DISTRIBUTIVE
+from egraph_fusion.rulesets.expansions import EXPANSIONS
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.rule_files import rules_in_file
-from egraph_fusion.rulesets.structural import STRUCTURAL
 
 __all__ = ["ALL", "FOUNDATION", "STRUCTURAL", "default_rules", "rules_in_file", "select"]
 
 ALL: tuple[Rule, ...] = (*ASSOCIATIVE, *DISTRIBUTIVE, *COMMUTATIVE)
 """The rules that the paper's 149 are counted from."""
+STRUCTURAL: tuple[Rule, ...] = (*structural.STRUCTURAL, *EXPANSIONS)
+"""The rules that are not counted: identities, changes of layout, and laws read from right to left.
+"""
 PRINTED: tuple[Rule, ...] = tuple(r for r in ALL if r.source.startswith("DNNFusion"))
 """The ten that the paper prints."""
 FOUNDATION: frozenset[str] = frozenset(
     r.name
     for rules in (
-        STRUCTURAL,
+        structural.STRUCTURAL,
         PRINTED,
         *(m.CONSTANTS for m in (associative, distributive, commutative)),
     )
@@ -104,6 +106,5 @@ def _named(ours: dict[str, Rule], name: str) -> Rule:
 
 
 def _unknown(name: str, known: Iterable[str]) -> UnknownRuleError:
-    near = difflib.get_close_matches(name, list(known), n=3)
-    hint = f"did you mean {', '.join(near)}?" if near else "`rules list` shows those there are"
+    hint = suggested(name, known, "`rules list` shows those there are")
     return UnknownRuleError(f"no rule is called {name!r}; {hint}")

@@ -13,6 +13,7 @@ from egraph_fusion.rulesets.functions import (
 from egraph_fusion.rulesets.guards import (
     all_zero,
     along_last,
+    among,
     broadcasts_into,
     constant,
     copies_no_more,
@@ -20,7 +21,6 @@ from egraph_fusion.rulesets.guards import (
     lies_within,
     nonneg,
     nonzero,
-    one_element,
     rank_at_least,
     same_along,
     same_batch,
@@ -35,7 +35,7 @@ from egraph_fusion.rulesets.schemas import operator_pairs, operators
 
 a, b, c, w, x, y, z = (Tensor(n) for n in "abcwxyz")
 s, bias, mean, variance = (Tensor(n) for n in ("s", "bias", "mean", "variance"))
-xs = Many("xs")
+xs, ys, before = Many("xs"), Many("ys", least=1), Many("before", least=1)
 p, q, k, d, axis, eps = (Attribute(n) for n in ["p", "q", "k", "d", "axis", "eps"])
 rule = family_rule("distributive")
 SIGNED, EXTREMUM = "sum or difference", "maximum or minimum"
@@ -48,6 +48,7 @@ pick = operators("pick", "selecting")
 bits = operators("bits", "bitwise")
 up, low = operator_pairs("up", "lattices")
 extreme, chosen = operator_pairs("extreme", "selections")
+total, joined = operator_pairs("total", "accumulations")
 plus = operators("plus", "adding")
 additive = operators("additive", "additive")
 averaging = operators("averaging", "averaging")
@@ -114,6 +115,10 @@ REDUCTIONS = (
     rule("reduce-over-add",
          plus(additive(a, axes=q, keepdims=k), additive(b, axes=q, keepdims=k)),
          additive(plus(a, b), axes=q, keepdims=k), [same_shape(a, b)], schema="additive reduction"),
+    rule("reduce-over-concat",
+         total(ops.concat(a, ys, axis=axis), axes=q, keepdims=k),
+         joined(total(a, axes=q, keepdims=k), total(ops.concat(ys, axis=axis), axes=q, keepdims=k)),
+         [among(axis, q)], schema="reduction of joined parts", dtypes="numeric", growing=True),
     rule("reduce-over-extremum",
          chosen(extreme(a, axes=q, keepdims=k), extreme(b, axes=q, keepdims=k)),
          extreme(chosen(a, b), axes=q, keepdims=k), [same_shape(a, b)],
@@ -160,7 +165,6 @@ CONSTANTS = (
 )  # fmt: skip
 
 i, j = Tensor("i"), Tensor("j")
-before = Many("before", least=1)
 INDEXING = (
     rule("concat-over-gather", ops.concat(ops.gather(a, xs, axis=axis), axis=axis),
          ops.gather(a, ops.concat(xs, axis=0), axis=axis), [rank_at_least(xs, 1)],
@@ -171,11 +175,9 @@ INDEXING = (
          [rank_at_least(i, 1)], level="exact", dtypes="any"),
 )  # fmt: skip
 
-total = ops.reduce_sum(ops.reshape(b, shape=column(b)) * w, axes=last_but_one(w), keepdims=1)
+shift = ops.reduce_sum(ops.reshape(b, shape=column(b)) * w, axes=last_but_one(w), keepdims=1)
 LINEAR = (
-    rule("scale-over-bias", (x @ w + b) * c, (x @ w) * c + b * c,
-         [constant(b), constant(c), for_gain(one_element(c))], dtypes="numeric"),
-    rule("matmul-shift-rows", (x + b) @ w + c, x @ w + (total + c),
+    rule("matmul-shift-rows", (x + b) @ w + c, x @ w + (shift + c),
          [constant(b), constant(w), constant(c), rank_at_least(x, 2), rank_at_least(w, 2),
           along_last(b, x)]),
 )  # fmt: skip

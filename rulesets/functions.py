@@ -165,6 +165,12 @@ def last_but_one(w: Shape) -> AttrValue:
 
 
 @_function
+def rows(a: Shape, b: Shape) -> AttrValue:
+    """The axis of the product of two matrices (or stacks of them) that counts its rows."""
+    return max(len(a), len(b)) - 2
+
+
+@_function
 def in_rank_of(k: Shape, x: Shape) -> AttrValue:
     """The shape of `k` with leading axes of size 1 that bring it to the rank of `x`."""
     return (*(1 for _ in x[len(k) :]), *(_size((d,)) for d in k))

@@ -12,6 +12,7 @@ from egraph_fusion.rulesets.guards_convolution import (
     stays_cut,
 )
 from egraph_fusion.rulesets.guards_index import (
+    among,
     cuts_nothing_off,
     dropped_among,
     fits_between,
@@ -62,6 +63,7 @@ __all__ = [
     "GuardKind",
     "all_zero",
     "along_last",
+    "among",
     "broadcasts_into",
     "constant",
     "copies_no_more",

@@ -90,3 +90,9 @@ def keeps_axes(y: Shape, a: Shape, axes: AttrValue) -> bool:
     """`y` has the shape of `a` reduced along these axes, which stay with size 1."""
     gone = ints(axes)
     return y == tuple(1 if n in gone else d for n, d in enumerate(a))
+
+
+@declare_guard(Form.TYPE, 2)
+def among(axis: AttrValue, axes: AttrValue) -> bool:
+    """The axis is one of these axes."""
+    return set(ints(axis)) <= set(ints(axes))

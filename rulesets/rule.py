@@ -25,8 +25,9 @@ class Rule:
     """The claim that `lhs` equals `rhs` where the guards hold, for tensors of `dtypes`.
 
     `level` says in which sense (exact, finite, real).  `both` lets the rule also work from right
-    to left; `growing` keeps it out of the directed phase, which only simplifies.  `schema` groups
-    rules of one law.  `witness` is a plausible graph, as ONNX text, that costs more without the
+    to left; `growing` keeps it out of the directed phase, which only simplifies, and `expanding`
+    out of both: it is tried at the end, where the e-graph is small.  `schema` groups rules of one
+    law.  `witness` is a plausible graph, as ONNX text, that costs more without the
     rule; it is no part of the claim.  Construction raises RuleError, naming the rule, if it is
     malformed.
     """
@@ -41,6 +42,7 @@ class Rule:
     schema: str = ""
     both: bool = False
     growing: bool = False
+    expanding: bool = False
     witness: str = field(default="", compare=False, repr=False)
     source: str = "ours"
 
@@ -95,6 +97,7 @@ def rule(
     schema: str = "",
     both: bool = False,
     growing: bool = False,
+    expanding: bool = False,
     witness: str = "",
     source: str = "ours",
 ) -> Rule:
@@ -110,6 +113,7 @@ def rule(
         schema,
         both,
         growing,
+        expanding,
         witness,
         source,
     )

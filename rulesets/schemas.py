@@ -66,6 +66,10 @@ OPERATOR_PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "orders": (("Less", "Greater"), ("LessOrEqual", "GreaterOrEqual")),
     "extrema": (("ReduceMax", "ReduceMin"), ("ReduceMin", "ReduceMax")),
     "selections": (("ReduceMax", "Max"), ("ReduceMin", "Min")),
+    "accumulations": (
+        *(("ReduceSum", "Add"), ("ReduceL1", "Add"), ("ReduceSumSquare", "Add")),
+        ("ReduceProd", "Mul"),
+    ),
 }
 
 

@@ -238,7 +238,8 @@ class _Actions:
         name = f"n{len(self.lines)}"
         self.lines.append(f"(let {name} {c.term(operands, columns)})")
         self.lines.append(f"(set (by-{c.term(operands, columns)[1:]} {self.number})")
-        if p is not self.rule.rhs and any(g.name == "one_consumer" for g in self.rule.when):
+        regroups = any(g.name == "one_consumer" for g in self.rule.when)
+        if p is not self.rule.rhs and (regroups or self.rule.expanding):
             self.lines.append(f"(open {name})")  # the root may have as many consumers as it had
         return name
 

@@ -22,6 +22,10 @@ __all__ = ["Limits", "Saturation", "saturate"]
 
 INTERVAL_ROUNDS = 8
 """Rounds in which intervals are refined per iteration: refinement alone need not end."""
+EXPANDED = 100
+"""E-nodes up to which sums are taken apart."""
+EXPANSIONS = 2
+"""How often sums are taken apart: what is in a sum that is in a sum takes two."""
 REFUSALS = "(run-schedule (run refusals))"
 FORGET = "(run-schedule (run forgetting))"
 SETTLE = "(run-schedule (saturate (run types)) (repeat 2 (run facts)) (run asks))"
@@ -102,7 +106,8 @@ def saturate(
     bounds = limits or Limits()
     deadline = bounds.deadline()
     loaded = load_graph(graph, assumed)
-    text = program(loaded, rules, numerics)
+    admitted = [r for r in rules if not r.expanding or len(graph.nodes) <= EXPANDED]
+    text = program(loaded, admitted, numerics)
     note = ""
     with EXCLUSIVE:
         run = _Run(loaded, text, worker(), bounds, deadline, observed)
@@ -131,14 +136,15 @@ def _phases(run: _Run, first: Collection[str]) -> str:
     run.ask({"new": True, "run": "\n".join(run.program.commands)})
     _settle(run)
     run.loaded_nodes = run.size()
-    rules = run.program.rules
+    rules = [t for t in run.program.rules if not t.rule.expanding]
     early = [t for t in rules if family_name(t.rule.name) in first]
     if early and len(early) < len(rules):
         reason = _pair_of_phases(run, early)
         run.early = run.states[-1]
         if reason == "nodes":
             return reason
-    return _pair_of_phases(run, list(rules))
+    reason = _pair_of_phases(run, rules)
+    return _expanded(run, rules) if reason == "saturated" else reason
 
 
 def _pair_of_phases(run: _Run, texts: list[RuleText]) -> str:
@@ -152,26 +158,47 @@ def _pair_of_phases(run: _Run, texts: list[RuleText]) -> str:
     return reason
 
 
+def _expanded(run: _Run, rules: list[RuleText]) -> str:
+    """Take sums apart in a small e-graph that is saturated, and run all rules again."""
+    expanding = [t for t in run.program.rules if t.rule.expanding]
+    for _ in range(EXPANSIONS if expanding else 0):
+        if run.size() > EXPANDED:
+            break
+        if not _iteration(run, expanding, Turns(expanding, run.loaded_nodes)):
+            break
+        reason = _iterate(run, rules, run.limits.iterations)
+        _keep_state(run)
+        if reason != "saturated":
+            return reason
+    return "saturated"
+
+
 def _iterate(run: _Run, texts: Sequence[RuleText], limit: int) -> str:
     turns = Turns(texts, run.loaded_nodes)
     allowed = run.limits.enodes(run.loaded_nodes)
     size = run.growth[-1] if run.growth else run.loaded_nodes
     for _ in range(limit):
         active, pausing = turns.active, turns.pausing
-        changed, matches = _step(run, active, turns) if active else (False, {})
-        run.iterations += 1
-        settled = _settle(run)
-        _note_hits(run, active, matches)
-        run.changed = run.changed or changed or settled
-        before, size = size, run.size()
-        run.growth.append(size)
+        changed = _iteration(run, active, turns)
+        before, size = size, run.growth[-1]
         if size > allowed or size * size > 2 * allowed * before:  # as the next step would
             return "nodes"
-        if not changed and not settled and not pausing:
+        if not changed and not pausing:
             return "matches" if turns.retired else "saturated"
         if size > 2 * (run.states[-1].n_nodes if run.states else run.loaded_nodes):
             _keep_state(run)
     return "iterations"
+
+
+def _iteration(run: _Run, active: list[RuleText], turns: Turns) -> bool:
+    """Apply rules once and settle; return whether anything changed."""
+    changed, matches = _step(run, active, turns) if active else (False, {})
+    run.iterations += 1
+    settled = _settle(run)
+    _note_hits(run, active, matches)
+    run.changed = run.changed or changed or settled
+    run.growth.append(run.size())
+    return changed or settled
 
 
 def _step(run: _Run, active: list[RuleText], turns: Turns) -> tuple[bool, dict[str, int]]:
