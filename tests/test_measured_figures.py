@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from egraph_fusion import rulesets
-from egraph_fusion.rulesets.mutation import mutants
+from egraph_fusion.rulesets.mutants import mutants
 
 DOCS = Path(__file__).parent.parent / "docs"
 USES: dict[str, Any] = json.loads((DOCS / "rule_uses.json").read_text())

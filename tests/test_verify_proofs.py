@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from egraph_fusion import rulesets
 from egraph_fusion.rulesets import guards, mutation, ops
-from egraph_fusion.rulesets.mutation import Outcome, judged, kill_rate, mutants, sample
+from egraph_fusion.rulesets.mutants import Mutant, mutants, sample
+from egraph_fusion.rulesets.mutation import Outcome, judged, kill_rate
 from egraph_fusion.rulesets.polynomials import Polynomial, Ratio, Symbolic, symbol
 from egraph_fusion.rulesets.prove import prove
 from egraph_fusion.rulesets.rule import Rule, rule
@@ -143,6 +144,5 @@ def test_the_command_keeps_every_verdict_in_a_file(
 
 @pytest.mark.parametrize("r", [PROVEN["quotient"], PROVEN["distribution"]], ids=str)
 def test_a_right_rule_is_not_refuted_as_a_mutant(r: Rule) -> None:
-    from egraph_fusion.rulesets.mutation import Mutant
 
     assert judged(Mutant("none", r), 30, 30).fate == "equivalent"
