@@ -86,3 +86,36 @@ def test_numbers_that_are_one_when_rounded_once_are_neutral_only_below_level_exa
     b.output(b.op("Relu", b.op("Mul", x, scale)))
     nodes = ef.optimize(b.build(), numerics=numerics).graph.nodes
     assert [n.op for n in nodes] == ["Mul"] * operators + ["Relu"]
+
+
+def _vector(*values: float) -> Values:
+    return np.array(values, np.float32).reshape(-1, 1, 1)
+
+
+@pytest.mark.parametrize("numerics", ["exact", "finite"])
+@pytest.mark.parametrize(
+    ("step", "function", "operands"),
+    [
+        ("Mul", "Exp", [_vector(0, 0, 0)]),
+        ("Mul", "Mul", [_vector(1, 2, 4), _vector(1, 0.5, 0.25)]),
+        ("Sub", "Sub", [_vector(1, 2, 4), _vector(1, 2, 4)]),
+        ("Div", "Sqrt", [_vector(1, 1, 1)]),
+    ],
+)
+def test_arrays_that_become_one_neutral_number_vanish(
+    step: str, function: str, operands: list[Values], numerics: str
+) -> None:
+    b = GraphBuilder("neutral")
+    x = b.add_input("x", TensorType(DType.FLOAT32, (2, 3, 4, 4)))
+    b.output(b.op("Relu", b.op(step, x, b.op(function, *map(b.const, operands)))))
+    assert [n.op for n in ef.optimize(b.build(), numerics=numerics).graph.nodes] == ["Relu"]
+
+
+@pytest.mark.parametrize(("numerics", "operators"), [("exact", 1), ("finite", 0)])
+def test_a_negative_zero_is_not_added_away_at_level_exact(numerics: str, operators: int) -> None:
+    b = GraphBuilder("signed")
+    x = b.add_input("x", TensorType(DType.FLOAT32, (3,)))
+    zero = b.op("Mul", b.const(np.zeros(3, np.float32)), b.const(np.array([1, 2, 3], np.float32)))
+    b.output(b.op("Sqrt", b.op("Add", x, zero)))  # -0 + 0 is 0
+    nodes = ef.optimize(b.build(), numerics=numerics).graph.nodes
+    assert [n.op for n in nodes] == ["Add"] * operators + ["Sqrt"]

@@ -51,12 +51,17 @@ class Loaded:
         return frozenset(t.constructor for t in self.terms)
 
 
-def load_graph(graph: Graph, assumed: Mapping[str, Facts] | None = None) -> Loaded:
-    """Return `graph` as e-graph commands; `assumed` says what is claimed of its inputs."""
+def load_graph(
+    graph: Graph, assumed: Mapping[str, Facts] | None = None, stepwise: bool = False
+) -> Loaded:
+    """Return `graph` as e-graph commands; `assumed` says what is claimed of its inputs.
+
+    `stepwise` says that constants are computed operator by operator, not rounded once.
+    """
     interner = Interner()
     values = _numbered(graph)
     terms = tuple(_terms(graph, interner, values))
-    facts = graph_facts(graph, assumed)
+    facts = graph_facts(graph, assumed, stepwise)
     commands = [
         *(f"(set (val {values[v]}) (Input {values[v]}))" for v in graph.inputs),
         *_constants(graph, values),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from egraph_fusion.egraph.computed import as_operand
 from egraph_fusion.egraph.demand import attrs_of
 from egraph_fusion.egraph.facts import Loaded
 from egraph_fusion.egraph.language import Constructor
@@ -24,7 +25,6 @@ from egraph_fusion.ir.tensors import DType, TensorType
 
 Step = tuple[str, Sequence["int | None"], Mapping[str, Any]]
 """An operator, its operands as class numbers, its attributes."""
-ROUNDS_ITSELF = ("Cast", "QuantizeLinear", "DequantizeLinear", "Shape", "Size", "BitShift")
 
 
 class NotFiniteError(OptimizeError):
@@ -152,13 +152,8 @@ class Folder:
         return value
 
     def _operand(self, op: str, eclass: int) -> Array:
-        value = self._wide(eclass)
-        dtype = self.type_of(eclass).dtype
-        if not dtype.is_float:
-            return value
-        with np.errstate(over="ignore"):
-            narrow = self.folds.stepwise or op in ROUNDS_ITSELF
-            return value.astype(dtype.numpy if narrow else np.float64)
+        kind = self.type_of(eclass)
+        return as_operand(op, self._wide(eclass), kind.dtype, self.folds.stepwise)
 
     def _require_wild(self, eclass: int) -> None:
         known = self.leaf(eclass)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from egraph_fusion.egraph.computed import small_constants
 from egraph_fusion.egraph.demand import bounds_of
 from egraph_fusion.ir.graph import Array, Graph, Node
 from egraph_fusion.ir.ops import declared
@@ -38,10 +39,13 @@ ABSENT = Facts(constant=True)
 UNKNOWN = Facts()
 
 
-def graph_facts(graph: Graph, assumed: Mapping[str, Facts] | None = None) -> Mapping[str, Facts]:
+def graph_facts(
+    graph: Graph, assumed: Mapping[str, Facts] | None = None, stepwise: bool = False
+) -> Mapping[str, Facts]:
     """Return the facts of every value of a graph, found in one pass in order.
 
-    `assumed` says what is claimed of inputs; nothing is known of others.
+    `assumed` says what is claimed of inputs; nothing is known of others.  Small constants are
+    computed, `stepwise` or rounded once, to see whether they are one number everywhere.
     """
     found: dict[str, Facts] = {v: (assumed or {}).get(v, UNKNOWN) for v in graph.inputs}
     found |= {v: constant_facts(c.array) for v, c in graph.constants.items()}
@@ -49,6 +53,8 @@ def graph_facts(graph: Graph, assumed: Mapping[str, Facts] | None = None) -> Map
     for n in graph.nodes:
         facts = _node_facts(graph, n, [found[v] for v in n.inputs])
         found |= {o: facts for o in n.outputs if o}
+    for v, array in small_constants(graph, stepwise).items():
+        found[v] = replace(found[v], splat=constant_facts(array).splat)
     return found
 
 

@@ -105,7 +105,7 @@ def saturate(
     """
     bounds = limits or Limits()
     deadline = bounds.deadline()
-    loaded = load_graph(graph, assumed)
+    loaded = load_graph(graph, assumed, stepwise=numerics == "exact")
     admitted = [r for r in rules if not r.expanding or len(graph.nodes) <= EXPANDED]
     text = program(loaded, admitted, numerics)
     note = ""
