@@ -79,6 +79,16 @@ def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
 
 
+def amount(value: int) -> str:
+    """Return a count in four digits and thousands: 22.41 G."""
+    size = float(value)
+    for prefix in ("", " k", " M", " G", " T"):
+        if abs(size) < 1000 or prefix == " T":
+            break
+        size /= 1000
+    return f"{size:.4g}{prefix}"
+
+
 def optimize_table(report: Mapping[str, Any]) -> RenderableType:
     """Return the before/after table, the rules used, and what the check found."""
     rows = [

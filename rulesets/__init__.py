@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets import functions, guards
@@ -66,12 +66,18 @@ def attrs(names: str) -> tuple[Attribute, ...]:
     return tuple(map(Attribute, _identifiers(names)))
 
 
-def many(name: str) -> Many:
-    """Return a variable for one or more operands of an n-ary operator."""
+def many(name: str, least: int = 1) -> Many:
+    """Return a variable for `least` or more operands of an n-ary operator.
+
+    An operator that is not n-ary is applied to each.  A rule with such a variable is tried on as
+    many operands as operators of the graph have, up to 64, and verified for up to four.
+    """
     found = _identifiers(name)
     if len(found) != 1:
         raise RuleError(f"many takes the name of one variable, got {name!r}")
-    return Many(found[0])
+    if not isinstance(cast("object", least), int) or least < 1:
+        raise RuleError(f"many stands for 1 or more operands, got {least!r}")
+    return Many(found[0], least)
 
 
 def _identifiers(names: str) -> list[str]:

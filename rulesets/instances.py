@@ -70,7 +70,7 @@ def per_length(r: Rule, lengths: Sequence[int]) -> Iterator[Rule]:
     if not least:
         yield r
         return
-    for n in (*range(least, min(lengths)), *(n for n in lengths if n >= least)):
+    for n in sorted({*range(least, min(lengths)), *(n for n in lengths if n >= least)}):
         yield replace(
             r,
             name=f"{r.name}[{n}]",

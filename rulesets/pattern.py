@@ -99,6 +99,10 @@ class Many(Pattern):
     name: str
     least: int = 2
 
+    def __iter__(self) -> Iterator[Pattern]:  # type: ignore[override]
+        """Yield itself, so that it can be written as it is printed."""
+        yield self
+
     def __str__(self) -> str:
         """Print as `*xs`."""
         return f"*{self.name}"

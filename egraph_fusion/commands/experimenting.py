@@ -24,8 +24,10 @@ from egraph_fusion.errors import suggested
 from egraph_fusion.output_files import write_text
 
 if TYPE_CHECKING:
-    from egraph_fusion.experiment.comparison import Comparison, Rules
+    from egraph_fusion.experiment.comparison import Comparison, Row, Rules
     from egraph_fusion.experiment.exploration import Exploration
+
+COMPARED = ("rules", "FLOPs", "±", "nodes", "blocks", "e-nodes", "s", "ended by")
 
 
 def explore(
@@ -84,8 +86,8 @@ def compare(
     rules: Annotated[
         list[str] | None,
         typer.Option(
-            help="Twice or more: a Python file, or all, paper (its ten), structural, associative, "
-            "distributive, commutative, none. Without any: structural, paper and all."
+            help="May be repeated: a Python file, or all, paper (its ten), structural, "
+            "associative, distributive, commutative, none. Without any: structural, paper and all."
         ),
     ] = None,
     numerics: Numerics = "finite",
@@ -142,12 +144,29 @@ def rule_set(name: str) -> Any:
 
 
 def compared_table(found: Comparison) -> RenderableType:
-    """Return a row for each model and rule set, and below them why some failed."""
-    from egraph_fusion.experiment.comparison import HEADS, cells
-
-    rows = [cells(r) for r in found.rows if not r.error]
+    """Return a table for each model with a row for each rule set, and below why some failed."""
+    done = [r for r in found.rows if not r.error]
     failed = {f"{r.model}: {r.error}": None for r in found.rows if r.error}
-    return Group(terminal.table("rule sets", HEADS, rows), *map(terminal.printable, failed))
+    tables = [
+        terminal.table(model, COMPARED, [_compared(r) for r in done if r.model == model])
+        for model in dict.fromkeys(r.model for r in done)
+    ]
+    return Group(*tables, *map(terminal.printable, failed))
+
+
+def _compared(r: Row) -> tuple[object, ...]:
+    assert r.flops is not None
+    change = (r.flops - r.flops_before) / r.flops_before if r.flops_before else 0.0
+    return (
+        r.rules,
+        terminal.amount(r.flops),
+        f"{change:+.1%}",
+        f"{r.nodes_before}→{r.nodes}",
+        f"{r.blocks_before}→{r.blocks}",
+        f"{r.enodes}",
+        f"{r.seconds:.2f}",
+        r.stop_reason,
+    )
 
 
 def explored_data(found: Exploration) -> dict[str, Any]:

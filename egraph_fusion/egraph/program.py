@@ -11,7 +11,14 @@ from typing import TypeVar
 from egraph_fusion.egraph import analyses, uniform
 from egraph_fusion.egraph.demand import Demand, num_demand, out_demand, type_commands
 from egraph_fusion.egraph.facts import Loaded
-from egraph_fusion.egraph.language import DECLARATIONS, FACTS, RULES, Constructor, rule_line
+from egraph_fusion.egraph.language import (
+    DECLARATIONS,
+    FACTS,
+    OPAQUE,
+    RULES,
+    Constructor,
+    rule_line,
+)
 from egraph_fusion.egraph.rule_text import (
     RuleText,
     checks_of,
@@ -22,10 +29,13 @@ from egraph_fusion.egraph.rule_text import (
     indexed_operators,
     rule_text,
 )
+from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.rulesets.pattern import Apply, walk
-from egraph_fusion.rulesets.rule import LEVELS, Rule
+from egraph_fusion.rulesets.rule import LENGTHS, LEVELS, Rule
 
 N = TypeVar("N", int, float)
+LONGEST = 64
+"""Most operands that a `many` variable stands for."""
 ASSUMED = "?"
 """Ends the names of rules whose guards on values were taken for granted."""
 
@@ -55,7 +65,8 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     Rules above the level `numerics`, or over operators that can't occur, are left out.
     """
     admitted = [r for r in rules if LEVELS.index(r.level) <= LEVELS.index(numerics)]
-    directed = [d for r in admitted for d in _directions(r, numerics == "real")]
+    lengths = lengths_in(loaded)
+    directed = [d for r in admitted for d in _directions(r, numerics == "real", lengths)]
     texts, constructors = _closure(loaded, directed, numerics)
     interner = loaded.interner
     demands = [out_demand(interner), num_demand(interner)]
@@ -93,6 +104,20 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     )
 
 
+def lengths_in(loaded: Loaded) -> tuple[int, ...]:
+    """Return how many operands `many` variables are to stand for in a graph.
+
+    They are those that its n-ary operators have, all or all but one or two, besides LENGTHS.
+    """
+    arities = {c.arity for c in loaded.constructors if c.op != OPAQUE and _is_nary(c.op)}
+    found = {n - beside for n in arities for beside in (0, 1, 2)}
+    return tuple(sorted({*LENGTHS, *(n for n in found if LENGTHS[-1] < n <= LONGEST)}))
+
+
+def _is_nary(op: str) -> bool:
+    return OPERATORS[op].arity[1] is None
+
+
 @dataclass(frozen=True, slots=True)
 class _Directed:
     """An instance of one direction of a rule; operators of its left side, and indexed ones."""
@@ -124,7 +149,7 @@ def by_family(counts: Mapping[str, N]) -> dict[str, N]:
 
 
 @lru_cache(maxsize=4096)
-def _directions(r: Rule, real: bool) -> tuple[_Directed, ...]:
+def _directions(r: Rule, real: bool, lengths: tuple[int, ...]) -> tuple[_Directed, ...]:
     """Return a rule's directions, instantiated; kept, since every graph asks for the same rules."""
     directions = r.directions()
     if real:
@@ -136,7 +161,7 @@ def _directions(r: Rule, real: bool) -> tuple[_Directed, ...]:
             tuple(sorted(indexed_operators(instance.lhs) | indexed_operators(instance.rhs))),
         )
         for direction in directions
-        for instance in direction.instances()
+        for instance in direction.instances(lengths)
     )
 
 

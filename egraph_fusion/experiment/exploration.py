@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from egraph_fusion.arguments import bounded, checked
-from egraph_fusion.egraph.program import by_family
+from egraph_fusion.egraph.program import by_family, lengths_in
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.egraph.saturate import Limits, Saturation, saturate
 from egraph_fusion.errors import ModelError, OptimizeError, RuleError
@@ -156,7 +156,8 @@ class Exploration:
         if LEVELS.index(wanted.level) > LEVELS.index(self.numerics):
             reason = f"its level is {wanted.level!r}, the run admits up to {self.numerics!r}"
             return Miss(wanted.name, "level", "", (reason,))
-        instances = [i for d in wanted.directions() for i in d.instances()]
+        lengths = lengths_in(self.saturation.loaded)
+        instances = [i for d in wanted.directions() for i in d.instances(lengths)]
         miss = nearest_miss(self._view, self._printer, instances, self.numerics != "real")
         return miss if wanted in self.rules else left_out(miss)
 
