@@ -44,6 +44,11 @@ class DType(Enum):
         return self.value.startswith(("int", "uint"))
 
     @property
+    def is_whole(self) -> bool:
+        """Whether this type holds integers alone: an integer type, or bool, of 0 and 1."""
+        return self.is_integer or self is DType.BOOL
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype (ml_dtypes for bfloat16, object for strings)."""
         if self is DType.STRING or self is DType.OTHER:

@@ -21,7 +21,7 @@ from egraph_fusion.ir.ops.intervals import (
 from egraph_fusion.ir.ops.operator import Attr, Body, Builder, Law, Scalar, Scalars
 from egraph_fusion.ir.ops.reading import number
 
-UP, ZERO = Law.INCREASING, Law.ZERO_PRESERVING
+UP, ZERO, INTEGERS = Law.INCREASING, Law.ZERO_PRESERVING, Law.INTEGER_PRESERVING
 
 
 def _float(name: str, default: float) -> Attr:
@@ -147,7 +147,9 @@ def _hard_swish_body(b: Builder, x: Sequence[str], _a: Attrs) -> tuple[str, ...]
 
 
 # Activations
-elementwise("Relu", call("relu"), laws=ZERO | UP | Law.IDEMPOTENT, interval=relu_interval)
+elementwise(
+    "Relu", call("relu"), laws=ZERO | UP | Law.IDEMPOTENT | INTEGERS, interval=relu_interval
+)
 elementwise("Sigmoid", call("sigmoid"), laws=UP, interval=unit, takes=is_float)
 elementwise("Softplus", call("softplus"), laws=UP, interval=nonnegative, takes=is_float)
 elementwise(
@@ -162,7 +164,7 @@ elementwise(
 )
 elementwise("HardSwish", _hard_swish, laws=ZERO, body=_hard_swish_body, takes=is_float)
 elementwise("LeakyRelu", _leaky_relu, laws=ZERO, attrs=(_float("alpha", 0.01),), takes=is_float)
-elementwise("PRelu", _prelu, 2)
+elementwise("PRelu", _prelu, 2, laws=INTEGERS)
 elementwise("Elu", _elu, laws=ZERO, attrs=(_float("alpha", 1.0),), takes=is_float)
 elementwise("Celu", _celu, laws=ZERO, attrs=(_float("alpha", 1.0),), takes=is_float)
 elementwise(
@@ -172,7 +174,13 @@ elementwise(
     attrs=(_float("alpha", 1.67326319217681884765625), _float("gamma", 1.05070102214813232421875)),
     takes=is_float,
 )
-elementwise("ThresholdedRelu", _thresholded_relu, attrs=(_float("alpha", 1.0),), takes=is_float)
+elementwise(
+    "ThresholdedRelu",
+    _thresholded_relu,
+    laws=INTEGERS,
+    attrs=(_float("alpha", 1.0),),
+    takes=is_float,
+)
 elementwise("Shrink", _shrink, attrs=(_float("lambd", 0.5), _float("bias", 0.0)))
 elementwise("Mish", _mish, laws=ZERO, body=body_of(_mish), takes=is_float)
 elementwise(
@@ -186,4 +194,4 @@ elementwise(
 elementwise(
     "Swish", _swish, laws=ZERO, attrs=(_float("alpha", 1.0),), body=body_of(_swish), takes=is_float
 )
-elementwise("Clip", _clip, (1, 3), dtype_of=first_dtype, interval=clip_interval)
+elementwise("Clip", _clip, (1, 3), laws=INTEGERS, dtype_of=first_dtype, interval=clip_interval)

@@ -9,7 +9,15 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Dim, Shape, product
 from egraph_fusion.ir.graph import Array, Attrs
-from egraph_fusion.ir.ops.operator import Attr, Kind, MappingType, Operator, fixed_mapping, register
+from egraph_fusion.ir.ops.operator import (
+    Attr,
+    Kind,
+    Law,
+    MappingType,
+    Operator,
+    fixed_mapping,
+    register,
+)
 from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
     Types,
@@ -89,6 +97,7 @@ register(
         evaluate=_matmul,
         mapping=MANY,
         flops=_matmul_flops,
+        laws=Law.INTEGER_PRESERVING,
     )
 )
 
@@ -247,5 +256,6 @@ register(
         mapping=MANY,
         flops=_einsum_flops,
         attrs=(Attr("equation", "str"),),
+        laws=Law.INTEGER_PRESERVING,
     )
 )

@@ -205,36 +205,45 @@ def _mod(b: Scalars, x: Sequence[Any], a: Attrs) -> Any:
 
 AC = Law.COMMUTATIVE | Law.ASSOCIATIVE
 UP, DOWN, ZERO = Law.INCREASING, Law.DECREASING, Law.ZERO_PRESERVING
+INTEGER, INTEGERS = Law.INTEGER, Law.INTEGER_PRESERVING
 
 # Arithmetic
-elementwise("Add", call("add"), 2, laws=AC, interval=corners(lambda p, q: p + q))
-elementwise("Sub", call("sub"), 2, interval=corners(lambda p, q: p - q))
-elementwise("Mul", call("mul"), 2, laws=AC, interval=corners(lambda p, q: p * q))
+elementwise("Add", call("add"), 2, laws=AC | INTEGERS, interval=corners(lambda p, q: p + q))
+elementwise("Sub", call("sub"), 2, laws=INTEGERS, interval=corners(lambda p, q: p - q))
+elementwise("Mul", call("mul"), 2, laws=AC | INTEGERS, interval=corners(lambda p, q: p * q))
 elementwise("Div", call("div"), 2, interval=quotient_interval)
 elementwise("Pow", call("pow"), 2, dtype_of=first_dtype, interval=pow_interval)
-elementwise("Mod", _mod, 2, attrs=(Attr("fmod", "int", 0),))
+elementwise("Mod", _mod, 2, laws=INTEGERS, attrs=(Attr("fmod", "int", 0),))
 for _name, _scalar, _interval in (("Max", "max", max_interval), ("Min", "min", min_interval)):
     elementwise(
         _name,
         _fold(_scalar),
         (1, None),
-        laws=AC | Law.IDEMPOTENT,
+        laws=AC | Law.IDEMPOTENT | INTEGERS,
         interval=_interval,
         per_element=lambda ins: len(ins) - 1,
     )
-elementwise("Sum", _fold("add"), (1, None), laws=AC, per_element=lambda ins: len(ins) - 1)
-elementwise("Mean", _mean, (1, None), laws=Law.COMMUTATIVE, per_element=len)
-elementwise("Neg", call("neg"), laws=ZERO | DOWN | Law.ODD | Law.INVOLUTION, interval=neg_interval)
-elementwise("Abs", call("abs"), laws=ZERO | Law.EVEN | Law.IDEMPOTENT, interval=abs_interval)
 elementwise(
-    "Sign", call("sign"), laws=ZERO | UP | Law.ODD | Law.IDEMPOTENT, interval=minus_one_to_one
+    "Sum", _fold("add"), (1, None), laws=AC | INTEGERS, per_element=lambda ins: len(ins) - 1
 )
+elementwise("Mean", _mean, (1, None), laws=Law.COMMUTATIVE, per_element=len)
+elementwise(
+    "Neg",
+    call("neg"),
+    laws=ZERO | DOWN | Law.ODD | Law.INVOLUTION | INTEGERS,
+    interval=neg_interval,
+)
+elementwise(
+    "Abs", call("abs"), laws=ZERO | Law.EVEN | Law.IDEMPOTENT | INTEGERS, interval=abs_interval
+)
+STEP = ZERO | UP | Law.IDEMPOTENT | INTEGER
+elementwise("Sign", call("sign"), laws=STEP | Law.ODD, interval=minus_one_to_one)
 elementwise(
     "Reciprocal", call("reciprocal"), laws=Law.ODD, interval=reciprocal_interval, takes=is_float
 )
-elementwise("Floor", call("floor"), laws=ZERO | UP | Law.IDEMPOTENT, takes=is_float)
-elementwise("Ceil", call("ceil"), laws=ZERO | UP | Law.IDEMPOTENT, takes=is_float)
-elementwise("Round", call("round"), laws=ZERO | UP | Law.ODD | Law.IDEMPOTENT, takes=is_float)
+elementwise("Floor", call("floor"), laws=STEP, takes=is_float)
+elementwise("Ceil", call("ceil"), laws=STEP, takes=is_float)
+elementwise("Round", call("round"), laws=STEP | Law.ODD, takes=is_float)
 # Exponentials and friends
 elementwise("Sqrt", call("sqrt"), laws=ZERO | UP, interval=monotone(real_sqrt), takes=is_float)
 elementwise("Exp", call("exp"), laws=UP, interval=monotone(real_exp), takes=is_float)
@@ -254,7 +263,21 @@ elementwise(
 elementwise("Asinh", call("asinh"), laws=ZERO | UP | Law.ODD, takes=is_float)
 elementwise("Acosh", call("acosh"), laws=UP, takes=is_float)
 elementwise("Atanh", call("atanh"), laws=ZERO | UP | Law.ODD, takes=is_float)
-elementwise("Where", call("select"), 3, asides=((0, DType.BOOL),), interval=where_interval)
+elementwise(
+    "Where",
+    call("select"),
+    3,
+    laws=INTEGERS,
+    asides=((0, DType.BOOL),),
+    interval=where_interval,
+)
 # Conversion and no-ops
-elementwise("Cast", _cast, attrs=(Attr("to", "str"),), dtype_of=_cast_dtype, result="other")
-elementwise("Identity", _identity, per_element=0, interval=same_interval)
+elementwise(
+    "Cast",
+    _cast,
+    laws=INTEGERS,
+    attrs=(Attr("to", "str"),),
+    dtype_of=_cast_dtype,
+    result="other",
+)
+elementwise("Identity", _identity, laws=INTEGERS, per_element=0, interval=same_interval)

@@ -24,7 +24,12 @@ class MappingType(Enum):
 
 
 class Law(Flag):
-    """Algebraic laws of an operator, over the reals unless a rule says more."""
+    """Algebraic laws of an operator, over the reals unless a rule says more.
+
+    INTEGER (every result is one) and INTEGER_PRESERVING (of integers it is one) hold in floats,
+    too, but for what overflows: there every number that is too large to have a fraction is an
+    integer, so that a sum or product of integers is rounded to one.
+    """
 
     NONE = 0
     COMMUTATIVE = auto()
@@ -36,6 +41,8 @@ class Law(Flag):
     ZERO_PRESERVING = auto()
     IDEMPOTENT = auto()
     INVOLUTION = auto()
+    INTEGER = auto()
+    INTEGER_PRESERVING = auto()
 
 
 class Kind(Enum):
@@ -208,6 +215,12 @@ class Operator:
     asides: Asides = ()
     keeps_rank: bool = False
     takes: Callable[[DType], bool] | None = None
+
+    @property
+    def preserves_integers(self) -> bool:
+        """Whether results are integers if all operands are: what moves elements changes none."""
+        moves = self.kind in (Kind.MOVEMENT, Kind.LOOKUP)
+        return moves or Law.INTEGER_PRESERVING in self.laws
 
     def aside(self, place: int) -> DType | None:
         """Return the dtype of its own that the operand at `place` has, if any."""

@@ -136,7 +136,13 @@ def pool_operator(
     )
 
 
-pool_operator("MaxPool", _max, (Attr("storage_order", "int", 0),), interval=same_interval)
+pool_operator(
+    "MaxPool",
+    _max,
+    (Attr("storage_order", "int", 0),),
+    laws=Law.INTEGER_PRESERVING,
+    interval=same_interval,
+)
 pool_operator("AveragePool", _average, (Attr("count_include_pad", "int", 0),), per_result=1)
 pool_operator("LpPool", _lp, (Attr("p", "int", 2),), per_tap=1, per_result=1)
 
@@ -193,6 +199,7 @@ def _global_operator(
     meaning: Callable[[Array, tuple[int, ...], Attrs], Array],
     body: Callable[[Builder, Sequence[str], Attrs], tuple[str, ...]],
     attrs: tuple[Attr, ...] = (),
+    laws: Law = Law.NONE,
 ) -> Operator:
     def evaluate(values: Sequence[Array | None], a: Attrs) -> tuple[Array, ...]:
         x = values[0]
@@ -212,6 +219,7 @@ def _global_operator(
             mapping=MANY,
             flops=body_flops(name),
             attrs=attrs,
+            laws=laws,
             body=body,
             keeps_rank=True,
         )
@@ -219,5 +227,5 @@ def _global_operator(
 
 
 _global_operator("GlobalAveragePool", _global_mean, _global("ReduceMean"))
-_global_operator("GlobalMaxPool", _global_max, _global("ReduceMax"))
+_global_operator("GlobalMaxPool", _global_max, _global("ReduceMax"), laws=Law.INTEGER_PRESERVING)
 _global_operator("GlobalLpPool", _global_lp, _global_lp_body, (Attr("p", "int", 2),))

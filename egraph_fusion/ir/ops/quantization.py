@@ -8,7 +8,15 @@ import numpy as np
 
 from egraph_fusion.ir.graph import Array, Attrs
 from egraph_fusion.ir.ops.composite import composite, rank_of
-from egraph_fusion.ir.ops.operator import Attr, Builder, Evaluate, Kind, MappingType, fixed_mapping
+from egraph_fusion.ir.ops.operator import (
+    Attr,
+    Builder,
+    Evaluate,
+    Kind,
+    Law,
+    MappingType,
+    fixed_mapping,
+)
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, known_shape, types_of
 from egraph_fusion.ir.ops.tracing import evaluate_body
 from egraph_fusion.ir.tensors import DType, TensorType
@@ -126,6 +134,7 @@ composite(
     _dequantize_body,
     (Attr("axis", "int", 1), Attr("block_size", "int", 0), Attr("output_dtype", "str", "")),
     infer=_dequantize_infer,
+    laws=Law.INTEGER_PRESERVING,
     result="other",
     mapping=ONE_TO_ONE,
     kind=Kind.OTHER,

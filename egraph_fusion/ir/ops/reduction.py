@@ -33,6 +33,7 @@ from egraph_fusion.ir.tensors import DType, TensorType
 
 AXES = Attr("axes", "ints", axis_of="operand")
 KEEPDIMS = Attr("keepdims", "int", 1)
+INTEGERS = Law.INTEGER_PRESERVING
 MANY = fixed_mapping(MappingType.MANY_TO_MANY)
 _COMBINE: dict[str, Callable[..., Any]] = {
     "add": np.add.reduce,
@@ -185,7 +186,10 @@ def _mean_interval(x: Sequence[Interval], _a: Attrs) -> Interval:
 
 
 reduce_operator(
-    "ReduceSum", Reduction("add"), laws=Law.ODD | Law.ZERO_PRESERVING, interval=_sum_interval
+    "ReduceSum",
+    Reduction("add"),
+    laws=Law.ODD | Law.ZERO_PRESERVING | INTEGERS,
+    interval=_sum_interval,
 )
 reduce_operator(
     "ReduceMean",
@@ -193,13 +197,18 @@ reduce_operator(
     laws=Law.ODD | Law.ZERO_PRESERVING,
     interval=_mean_interval,
 )
-reduce_operator("ReduceProd", Reduction("mul"), interval=_prod_interval)
-reduce_operator("ReduceMax", Reduction("max"), laws=Law.ZERO_PRESERVING, interval=same_interval)
-reduce_operator("ReduceMin", Reduction("min"), laws=Law.ZERO_PRESERVING, interval=same_interval)
+reduce_operator("ReduceProd", Reduction("mul"), laws=INTEGERS, interval=_prod_interval)
+for _name, _combine in (("ReduceMax", "max"), ("ReduceMin", "min")):
+    reduce_operator(
+        _name,
+        Reduction(_combine),
+        laws=Law.ZERO_PRESERVING | INTEGERS,
+        interval=same_interval,
+    )
 reduce_operator(
     "ReduceL1",
     Reduction("add", pre=_abs),
-    laws=Law.EVEN | Law.ZERO_PRESERVING,
+    laws=Law.EVEN | Law.ZERO_PRESERVING | INTEGERS,
     interval=nonnegative,
 )
 reduce_operator(
@@ -211,7 +220,7 @@ reduce_operator(
 reduce_operator(
     "ReduceSumSquare",
     Reduction("add", pre=_square),
-    laws=Law.EVEN | Law.ZERO_PRESERVING,
+    laws=Law.EVEN | Law.ZERO_PRESERVING | INTEGERS,
     interval=nonnegative,
 )
 reduce_operator("ReduceLogSum", Reduction("add", post=_log))

@@ -8,7 +8,15 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Dim, floordiv
 from egraph_fusion.ir.graph import Array, Attrs
-from egraph_fusion.ir.ops.operator import Attr, Kind, MappingType, Operator, fixed_mapping, register
+from egraph_fusion.ir.ops.operator import (
+    Attr,
+    Kind,
+    Law,
+    MappingType,
+    Operator,
+    fixed_mapping,
+    register,
+)
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer
 from egraph_fusion.ir.ops.reduction import reduced_shape
 from egraph_fusion.ir.ops.scalars_numpy import accumulator
@@ -94,6 +102,7 @@ def _cumsum_flops(ins: Types, _outs: Sequence[TensorType], attrs: Attrs) -> Dim:
 register(
     Operator(
         name="CumSum",
+        laws=Law.INTEGER_PRESERVING,
         kind=Kind.OTHER,
         arity=(1, 1),
         infer=_same_type,

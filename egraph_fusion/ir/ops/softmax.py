@@ -9,7 +9,7 @@ import numpy as np
 from egraph_fusion.ir.graph import Array, Attrs
 from egraph_fusion.ir.ops.composite import AXIS, composite, dtype_of, wide
 from egraph_fusion.ir.ops.intervals import unit
-from egraph_fusion.ir.ops.operator import Builder
+from egraph_fusion.ir.ops.operator import Builder, Law
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer
 from egraph_fusion.ir.tensors import TensorType
 
@@ -76,4 +76,13 @@ def _hardmax_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]
     return (b.op("OneHot", best, pair, axis=axis, depth=depth),)
 
 
-composite("Hardmax", (1, 1), _hardmax, _hardmax_body, (AXIS,), infer=_axis_extent, interval=unit)
+composite(
+    "Hardmax",
+    (1, 1),
+    _hardmax,
+    _hardmax_body,
+    (AXIS,),
+    infer=_axis_extent,
+    laws=Law.INTEGER,
+    interval=unit,
+)
