@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from rule_costs import flops
 
 from egraph_fusion import rulesets
+from egraph_fusion.rulesets.guards import GUARDS, Form
 from egraph_fusion.rulesets.prove import prove
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.schemas import OPERATOR_CLASSES, OPERATOR_PAIRS
@@ -150,6 +152,33 @@ def class_lines() -> Iterator[str]:
             yield f"- `{name}`: {', '.join(members)}"
 
 
+FORMS = {
+    Form.VALUE: "elements",
+    Form.TYPE: "shapes and attributes",
+    Form.DTYPE: "element types",
+    Form.GRAPH: "the graph",
+}
+GUARDS_HEAD = """
+## Guards
+
+What is known of *elements* goes with every class of equal terms: bounds, by interval arithmetic,
+and whether they are integers, by the laws of [operators.md](operators.md), from what constants hold
+and what is claimed of inputs. It is found of one term of a class, and the others are equal to that
+one over the reals, in floating point to rounding; in a run at level *exact*, bit for bit.
+
+| guard | looks at | holds where |
+|---|---|---|"""
+
+
+def guard_lines() -> Iterator[str]:
+    """Lines of the section on guards."""
+    yield GUARDS_HEAD
+    for name, kind in sorted(GUARDS.items()):
+        meaning = " ".join((kind.test.__doc__ or "").split("\n\n")[0].split())
+        operands = ", ".join(p.lstrip("_") for p in signature(kind.test).parameters)
+        yield f"| `{name}({operands})` | {FORMS[kind.form]} | {meaning} |"
+
+
 def rules_page() -> str:
     """The page of the 149 rules."""
     counted = json.loads(USES.read_text())
@@ -158,4 +187,4 @@ def rules_page() -> str:
     small = sum(m["needed"] is not None for m in counted.values())
     head = HEAD.format(models=len(counted), small=small, found=found(uses))
     tables = [line for f in families for line in family_table(f, uses)]
-    return "\n".join([head, *tables, *class_lines()]) + "\n"
+    return "\n".join([head, *tables, *class_lines(), *guard_lines()]) + "\n"

@@ -6,7 +6,7 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Shape
 from egraph_fusion.ir.graph import Array, AttrValue
-from egraph_fusion.ir.tensors import broadcast
+from egraph_fusion.ir.tensors import DType, broadcast
 from egraph_fusion.rulesets.guard_kinds import Form, declare_guard, ints
 
 
@@ -32,6 +32,18 @@ def nonzero(x: Array) -> bool:
 def finite(x: Array) -> bool:
     """Every element is finite."""
     return bool(np.isfinite(x).all())
+
+
+@declare_guard(Form.VALUE, 1)
+def integer(x: Array) -> bool:
+    """No element has a fraction: each is an integer, or else infinite or NaN.
+
+    So much is kept by integers that are added, multiplied and converted until they overflow, too.
+    """
+    if DType.of(x.dtype).is_whole:
+        return True
+    with np.errstate(invalid="ignore"):
+        return bool(((x == np.trunc(x)) | np.isnan(x)).all())
 
 
 @declare_guard(Form.VALUE, 1)

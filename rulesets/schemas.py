@@ -47,6 +47,7 @@ OPERATOR_CLASSES: dict[str, tuple[str, ...]] = {
     "bitwise": ("BitwiseAnd", "BitwiseOr", "BitwiseXor"),
     "multiplicative": ("Abs", "Reciprocal"),
     "averaging": ("AveragePool", "GlobalAveragePool"),
+    "rounding": ("Ceil", "Floor", "Round"),
     "peaking": ("MaxPool", "GlobalMaxPool"),
     "adding": ("Add", "Sub"),
     "viewing": ("Flatten", "Squeeze", "Unsqueeze"),

@@ -22,6 +22,7 @@ from egraph_fusion.rulesets.guards import (
     different,
     forwards,
     identity_perm,
+    integer,
     lies_within,
     nonneg,
     nonzero,
@@ -40,9 +41,12 @@ from egraph_fusion.rulesets.guards import (
 from egraph_fusion.rulesets.operations import ops
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Computed, Tensor
 from egraph_fusion.rulesets.rule import Rule, rule
+from egraph_fusion.rulesets.schemas import operators
 
 a, b, c, k, w, x, y, bias = (Tensor(n) for n in ["a", "b", "c", "k", "w", "x", "y", "bias"])
 p, q, perm, axes, shape = (Attribute(n) for n in ["p", "q", "perm", "axes", "shape"])
+
+rounding = operators("rounding", "rounding")
 
 IDENTITIES = (
     rule("add-zero",      a + 0.0,                        a),
@@ -60,6 +64,7 @@ IDENTITIES = (
     rule("relu-nonneg",   ops.relu(a),                    a,            [nonneg(a)]),
     rule("abs-nonneg",    ops.abs(a),                     a,            [nonneg(a)]),
     rule("reciprocal-twice", ops.reciprocal(ops.reciprocal(a)), a,      [nonzero(a)]),
+    rule("rounding-integer", rounding(a),                 a,      [integer(a)], level="exact"),
     rule("sub-neg",       a - (-b),                       a + b,        level="exact"),
     rule("add-neg",       a + (-b),                       a - b,        level="exact"),
     rule("neg-sub",       -(a - b),                       b - a),

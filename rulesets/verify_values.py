@@ -126,6 +126,8 @@ def satisfying(a: Array, guards: Sequence[str]) -> Array:
         return np.ones_like(a) if {"positive", "nonzero"} & {*guards} else a
     if "finite" in guards and a.dtype.kind not in "biu":
         a = np.where(np.isfinite(a), a, one)
+    if "integer" in guards and a.dtype.kind not in "iu":
+        a = np.rint(a)
     if "nonneg" in guards or "positive" in guards:
         a = np.where(a >= 0, a, np.where(a < 0, -a, one))
     if "positive" in guards or "nonzero" in guards:

@@ -125,7 +125,8 @@ def inputs_of(*leaves: Leaf, seed: int = 0) -> dict[str, Array]:
         shape = leaf.type.static_shape
         low, high = max(leaf.lo, -3.0), min(leaf.hi, 3.0)
         assert shape is not None
-        found[leaf.name] = rng.uniform(low, max(high, low), shape)
+        drawn = rng.uniform(low, max(high, low), shape)
+        found[leaf.name] = np.clip(np.rint(drawn), np.ceil(low), high) if leaf.integer else drawn
     return found
 
 

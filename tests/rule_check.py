@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from rule_meaning import Environment, evaluate
-from rule_sampling import Sampler
+from rule_sampling import Sampler, guarded
 
 from egraph_fusion.errors import EgraphFusionError, RuleError
 from egraph_fusion.ir.graph import Array
@@ -96,7 +96,7 @@ def _refuted_exactly(rng: np.random.Generator, r: Rule) -> Counterexample | None
     if env is None:
         return None
     tensors = {
-        n: rng.choice(SPECIAL, v.shape) if v.dtype == np.float32 else v
+        n: guarded(r, n, rng.choice(SPECIAL, v.shape)) if v.dtype == np.float32 else v
         for n, v in env.tensors.items()
     }
     env = replace(env, tensors=tensors)

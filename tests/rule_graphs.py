@@ -49,6 +49,8 @@ def _leaf(b: GraphBuilder, r: Rule, env: Environment, name: str) -> str:
     if "constant" in guards:
         return b.const(array.astype(dtype.numpy), name)
     value = b.add_input(name, TensorType(dtype, array.shape))
+    if "integer" in guards:
+        value = b.op("Round", value)
     if guards & {"nonneg", "positive", "nonzero"}:
         value = b.op("Abs", value)
     if guards & {"positive", "nonzero"}:

@@ -46,6 +46,12 @@ class Sampler:
         return None
 
 
+def guarded(r: Rule, name: str, drawn: Array) -> Array:
+    """Return the value of a variable with the guards on it kept that random numbers rarely meet."""
+    integer = any(g.name == "integer" and g.args == (Tensor(name),) for g in r.when)
+    return np.rint(drawn) if integer and drawn.dtype.kind == "f" else drawn
+
+
 class _Draw:
     """One attempt: variables are bound where they are first met, to fit their operator."""
 
@@ -85,7 +91,7 @@ class _Draw:
             elementwise = OPERATORS[p.op].kind is Kind.ELEMENTWISE
             place = inside if inside and elementwise and i == 0 else (p.op, i, tuple(shapes))
             if isinstance(a, Tensor) and a.name not in self.tensors:
-                self.tensors[a.name] = self._tensor(*place)
+                self.tensors[a.name] = guarded(self.rule, a.name, self._tensor(*place))
             self._bind(a, place)
             shapes.append(evaluate(a, self.env).shape)
         self._attributes(p, shapes)

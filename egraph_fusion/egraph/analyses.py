@@ -1,11 +1,11 @@
-"""Egglog rules, one set per constructor, that carry types, constness, ranges and equal values."""
+"""Egglog rules, one set per constructor: types, constness, ranges, integers and equal values."""
 
 from __future__ import annotations
 
 from egraph_fusion.egraph.demand import Demand, interval_demand, type_demand
 from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import OPAQUE, Constructor
-from egraph_fusion.ir.ops import OPERATORS
+from egraph_fusion.ir.ops import OPERATORS, Law
 
 SPREADS = ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Flatten", "Tile")
 """Operators whose result has one value everywhere if the operand has."""
@@ -31,6 +31,7 @@ def rules(c: Constructor, constants: bool = True) -> list[str]:
     if c.op == OPAQUE:
         return []
     lines = [*_types(c), *_inherited(c, "constant"), *_inherited(c, "tame"), *_varying(c)]
+    lines += _integers(c)
     if has_interval(c):
         lines += [*_intervals(c), *(_vague(c) if constants else ())]
     else:
@@ -75,6 +76,18 @@ def _types(c: Constructor) -> list[str]:
 def _inherited(c: Constructor, fact: str) -> list[str]:
     xs, _ = c.variables()
     return [_line(c, [f"({fact} {x})" for x in xs], [f"({fact} e)"], "types", fact)]
+
+
+def _integers(c: Constructor) -> list[str]:
+    """Integers are what the registry says; as of intervals, one member of a class tells of all.
+
+    The others are equal to it over the reals, and in floats to rounding: where one is off an
+    integer n by that, the floor of it is n or n - 1, and it is nearer to n itself.
+    """
+    operator = OPERATORS[c.op]
+    if Law.INTEGER in operator.laws:
+        return [_line(c, [], ["(integer e)"], "types", "integer")]
+    return _inherited(c, "integer") if operator.preserves_integers else []
 
 
 def _varying(c: Constructor) -> list[str]:

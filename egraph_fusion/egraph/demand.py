@@ -63,9 +63,10 @@ def number_text(value: float) -> str:
     return text if "." in text or "e" in text else f"{text}.0"
 
 
-def type_commands(interner: Interner) -> list[str]:
-    """Return the facts about types that were interned since the last call."""
-    lines: list[str] = []
+def interned_commands(interner: Interner) -> list[str]:
+    """Return the facts about types and numbers that were interned since the last call."""
+    lines = [f"(whole {key})" for key in interner.new_whole]
+    interner.new_whole.clear()
     for key in interner.new_types:
         typed: Typed = interner.value(key)
         only = typed.types[0] if len(typed.types) == 1 else None

@@ -168,6 +168,8 @@ def _facts(graph: Graph, interner: Interner, name: str, key: int, f: Facts) -> I
     yield f"(set (calm {term}) {int(is_calm(f.interval, kind.dtype))})"
     if f.nonzero:
         yield f"(nonzero {term})"
+    if f.integer:
+        yield f"(integer {term})"
     if f.splat is not None:
         yield f"(set (splat {term}) {interner.number(f.splat)})"
 

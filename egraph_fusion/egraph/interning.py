@@ -26,6 +26,7 @@ class Interner:
         self._ids: dict[tuple[str, str], int] = {}
         self._values: list[Any] = []
         self.new_types: list[int] = []
+        self.new_whole: list[int] = []
         for dtype in DType:
             self.dtype(dtype)
 
@@ -34,8 +35,15 @@ class Interner:
         return self._values[key]
 
     def attr(self, value: AttrValue | None) -> int:
-        """Return the id of an attribute value; None stands for an absent attribute."""
-        return self._id(f"attr {type(value).__name__}", repr(value), value)
+        """Return the id of an attribute value; None stands for an absent attribute.
+
+        New floats without a fraction are listed in `new_whole`.
+        """
+        size = len(self._values)
+        key = self._id(f"attr {type(value).__name__}", repr(value), value)
+        if key == size and isinstance(value, float) and value.is_integer():
+            self.new_whole.append(key)
+        return key
 
     def number(self, value: float) -> int:
         """Return the id of a number: the same as that of the float attribute."""

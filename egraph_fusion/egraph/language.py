@@ -100,6 +100,8 @@ DECLARATIONS = """
 (function calm-smallest (i64) f64 :no-merge)
 (relation open (T))
 (relation nonzero (T))
+(relation integer (T))
+(relation whole (i64))
 (relation pending (i64 T T))
 (relation applied (i64))
 (relation refused (i64 T T))
@@ -143,6 +145,9 @@ RULES = (
     ("number", "types", "(= e (Num v d)) (= x (number v d))", "(set (lo e) x) (set (hi e) x)"),
     ("nonzero-above", "facts", "(= l (lo e)) (> l 0.0)", "(nonzero e)"),
     ("nonzero-below", "facts", "(= h (hi e)) (< h 0.0)", "(nonzero e)"),
+    ("integer-out", "types", "(= e (Out b i)) (integer b)", "(integer e)"),
+    ("integer-splat", "types", "(= v (splat e)) (whole v)", "(integer e)"),
+    ("integer-type", "types", "(= t (ty e)) (= d (ty-dtype t)) (dtype-in 5 d)", "(integer e)"),
     (
         "tame-bounded",
         "facts",
@@ -164,6 +169,7 @@ FACTS = """
 (Absent)
 (constant (Absent))
 (tame (Absent))
+(integer (Absent))
 (set (calm (Absent)) 1)
 (set (lo (Absent)) -inf)
 (set (hi (Absent)) inf)

@@ -9,7 +9,7 @@ from itertools import product
 from typing import TypeVar
 
 from egraph_fusion.egraph import analyses, uniform
-from egraph_fusion.egraph.demand import Demand, num_demand, out_demand, type_commands
+from egraph_fusion.egraph.demand import Demand, interned_commands, num_demand, out_demand
 from egraph_fusion.egraph.facts import Loaded
 from egraph_fusion.egraph.language import (
     DECLARATIONS,
@@ -97,7 +97,7 @@ def program(loaded: Loaded, rules: Sequence[Rule], numerics: str) -> Program:
     ]
     return Program(
         numerics,
-        (*commands, *loaded.commands, *type_commands(interner)),
+        (*commands, *loaded.commands, *interned_commands(interner)),
         tuple(texts),
         frozenset(constructors),
         by_want,

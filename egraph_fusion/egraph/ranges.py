@@ -11,13 +11,16 @@ import numpy as np
 from egraph_fusion.egraph.computed import small_constants
 from egraph_fusion.egraph.demand import bounds_of
 from egraph_fusion.ir.graph import Array, Graph, Node
-from egraph_fusion.ir.ops import declared
+from egraph_fusion.ir.ops import Law, declared
 from egraph_fusion.ir.ops.operator import Interval
-from egraph_fusion.ir.tensors import DType
+from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.rulesets.guards import GUARDS
 
 UNBOUNDED: Interval = (-math.inf, math.inf)
 TAME_RANGE = 1e4
 """An activation that is known to stay within this is tame whatever it was computed from."""
+SAMPLE = 1024
+"""So many elements of a constant tell mostly that it holds fractions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +28,19 @@ class Facts:
     """What holds of every element of a value.
 
     `tame`: no constant that it was computed from is so large or so small that one more
-    operation might overflow.  `splat` is the one value of all elements, if there is one.
+    operation might overflow.  `integer`: none has a fraction.  `splat` is the one value of all
+    elements, if there is one.
     """
 
     interval: Interval = UNBOUNDED
     constant: bool = False
     tame: bool = True
     nonzero: bool = False
+    integer: bool = False
     splat: float | None = None
 
 
-ABSENT = Facts(constant=True)
+ABSENT = Facts(constant=True, integer=True)
 UNKNOWN = Facts()
 
 
@@ -47,22 +52,28 @@ def graph_facts(
     `assumed` says what is claimed of inputs; nothing is known of others.  Small constants are
     computed, `stepwise` or rounded once, to see whether they are one number everywhere.
     """
-    found: dict[str, Facts] = {v: (assumed or {}).get(v, UNKNOWN) for v in graph.inputs}
+    claims = assumed or {}
+    found = {v: _typed(claims.get(v, UNKNOWN), graph.types[v]) for v in graph.inputs}
     found |= {v: constant_facts(c.array) for v, c in graph.constants.items()}
     found[""] = ABSENT
     for n in graph.nodes:
         facts = _node_facts(graph, n, [found[v] for v in n.inputs])
-        found |= {o: facts for o in n.outputs if o}
+        found |= {o: _typed(facts, graph.types[o]) for o in n.outputs if o}
     for v, array in small_constants(graph, stepwise).items():
         found[v] = replace(found[v], splat=constant_facts(array).splat)
     return found
+
+
+def _typed(facts: Facts, kind: TensorType) -> Facts:
+    """Return facts with what the type adds to them."""
+    return replace(facts, integer=True) if kind.dtype.is_whole else facts
 
 
 def constant_facts(array: Array) -> Facts:
     """Return the facts of a tensor of known elements."""
     dtype = DType.of(array.dtype)
     if not array.size or not (dtype.is_float or dtype.is_integer):
-        return Facts(constant=True)
+        return Facts(constant=True, integer=dtype.is_whole)
     wide = array.astype(np.float32) if array.dtype.itemsize == 2 and dtype.is_float else array
     low, high = float(wide.min()), float(wide.max())
     first = float(wide.reshape(-1)[0])
@@ -74,6 +85,7 @@ def constant_facts(array: Array) -> Facts:
         constant=True,
         tame=not dtype.is_float or max(abs(low), abs(high)) <= tame_limit(dtype),
         nonzero=low > 0 or high < 0 or bool(wide.all()),
+        integer=all(map(GUARDS["integer"].test, (wide.reshape(-1)[:SAMPLE], wide))),
         splat=first if exact else None,
     )
 
@@ -103,4 +115,6 @@ def _node_facts(graph: Graph, n: Node, operands: list[Facts]) -> Facts:
         interval=interval,
         constant=all(f.constant for f in operands),
         tame=bounded or all(f.tame for f in operands),
+        integer=Law.INTEGER in operator.laws
+        or (operator.preserves_integers and all(f.integer for f in operands)),
     )

@@ -33,6 +33,7 @@ VALUE_ATOMS = {
     "positive": "(= {v}_lo (lo {v})) (> {v}_lo 0.0)",
     "nonzero": "(nonzero {v})",
     "finite": "(= {v}_lo (lo {v})) (= {v}_hi (hi {v})) (> {v}_lo -inf) (< {v}_hi inf)",
+    "integer": "(integer {v})",
     "uniform": "(= {v}_splat (splat {v}))",
     "constant": "(constant {v})",
     "varying": "(varies {v})",

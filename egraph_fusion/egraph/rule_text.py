@@ -271,6 +271,8 @@ def groups(interner: Interner) -> Iterable[str]:
             yield f"(dtype-in 3 {key})"
         if d.is_float or d.is_integer:
             yield f"(dtype-in 4 {key})"
+        if d.is_whole:
+            yield f"(dtype-in 5 {key})"
 
 
 def dtype_guards(texts: Sequence[RuleText]) -> Sequence[GuardKind]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from egraph_fusion.egraph.budgets import Limits, Turns
-from egraph_fusion.egraph.demand import type_commands
+from egraph_fusion.egraph.demand import interned_commands
 from egraph_fusion.egraph.facts import Loaded, load_graph
 from egraph_fusion.egraph.program import Program, family_name, program
 from egraph_fusion.egraph.ranges import Facts
@@ -271,7 +271,7 @@ def _answers(run: _Run, fresh: dict[str, list[list[Any]]], intervals: bool) -> l
         demand = run.program.demands[want]
         for row in fresh[want]:
             lines += demand.answer(tuple(row))
-    return type_commands(run.loaded.interner) + lines
+    return interned_commands(run.loaded.interner) + lines
 
 
 def _keep_state(run: _Run) -> None:

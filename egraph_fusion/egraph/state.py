@@ -10,7 +10,7 @@ from egraph_fusion.egraph.facts import Loaded
 from egraph_fusion.egraph.language import LEAVES, Constructor
 
 OUT = "Out"
-FACTS = ("lo", "hi", "splat", "nonzero", "tame", "varies", "open")
+FACTS = ("lo", "hi", "splat", "nonzero", "integer", "tame", "varies", "open")
 """Tables of what the analyses know of the values of classes."""
 
 

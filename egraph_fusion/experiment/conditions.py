@@ -142,6 +142,7 @@ FACT_OF = {"varying": "varies", "one_consumer": "open"}
 WHY_NOT = {
     "constant": "depends on an input",
     "varying": "is computed from constants alone",
+    "integer": "may hold fractions, as far as is known",
     "one_consumer": "is read by several nodes, or is an output or an input",
 }
 

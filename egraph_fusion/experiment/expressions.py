@@ -193,7 +193,7 @@ def _declare(builder: GraphBuilder, leaf: Leaf) -> None:
 def _claims(leaf: Leaf) -> str:
     if leaf.value is not None:
         return f"a constant {leaf.type}"
-    return f"{leaf.type} in [{leaf.lo}, {leaf.hi}]"
+    return f"{leaf.type}{' of integers' * leaf.integer} in [{leaf.lo}, {leaf.hi}]"
 
 
 def _attributes(p: Apply) -> dict[str, AttrValue]:

@@ -21,13 +21,17 @@ from egraph_fusion.rulesets.pattern import Pattern
 
 @dataclass(frozen=True, slots=True)
 class Leaf(Pattern):
-    """A concrete tensor: an input whose elements lie in [lo, hi], or a constant with a `value`."""
+    """A concrete tensor: an input, or a constant with a `value`.
+
+    The elements of an input lie in [lo, hi], and have no fraction if they are `integer`.
+    """
 
     name: str
     type: TensorType
     lo: float = -math.inf
     hi: float = math.inf
     value: Constant | None = None
+    integer: bool = False
 
     def __str__(self) -> str:
         """Print the name."""
@@ -36,7 +40,8 @@ class Leaf(Pattern):
     @property
     def facts(self) -> Facts:
         """What is claimed of the elements."""
-        return Facts(interval=(self.lo, self.hi), nonzero=self.lo > 0 or self.hi < 0)
+        nonzero = self.lo > 0 or self.hi < 0
+        return Facts(interval=(self.lo, self.hi), nonzero=nonzero, integer=self.integer)
 
 
 def tensor(
@@ -45,24 +50,30 @@ def tensor(
     dtype: str = "float32",
     lo: float | None = None,
     hi: float | None = None,
+    *,
+    integer: bool = False,
 ) -> Leaf:
     """Return an input called `name` for expressions, e.g. `tensor("a", (8, "n"), lo=0.0)`.
 
     A dimension is a size or the name of an unknown one; `dtype` is a numpy name or "bfloat16".
-    `lo` and `hi` claim that every element is at least and at most that, and not NaN.  Raises
-    ModelError for a name, shape, dtype or bounds that cannot be.
+    `lo` and `hi` claim that every element is at least and at most that, and not NaN, `integer` that
+    none has a fraction.  Raises ModelError for a name, shape, dtype or claim that cannot be.
     """
     kind = TensorType(dtype_named(dtype, f"tensor {name!r}"), _shape(shape, name))
     for what, bound in (("lo", lo), ("hi", hi)):
         if not fits(bound, float | None):
             raise ModelError(f"tensor {name!r}: {what} is {bound!r}; expected a number or None")
+    if not fits(integer, bool):
+        raise ModelError(f"tensor {name!r}: integer is {integer!r}; expected True or False")
     low, high = -math.inf if lo is None else float(lo), math.inf if hi is None else float(hi)
     bounded = lo is not None or hi is not None
     if bounded and not (kind.dtype.is_float or kind.dtype.is_integer):
         raise ModelError(f"tensor {name!r} of {kind} has no order, so it takes neither lo nor hi")
     if not low <= high:
         raise ModelError(f"tensor {name!r}: lo={low} must be at most hi={high}")
-    return Leaf(_named(name), kind, low, high)
+    if integer and math.isfinite(low) and math.ceil(low) > high:
+        raise ModelError(f"tensor {name!r}: no integer lies in [{low:g}, {high:g}]")
+    return Leaf(_named(name), kind, low, high, integer=integer)
 
 
 def constant(name: str, value: object, dtype: str | None = None) -> Leaf:

@@ -46,7 +46,7 @@ class Terms(Protocol):
         ...
 
     def holds(self, fact: str, eclass: int) -> bool:
-        """Whether a fact ("constant", "varies", "tame", "nonzero", "open") is known of a class."""
+        """Whether a fact ("constant", or a table that FACTS names) is known of a class."""
         ...
 
 
@@ -87,7 +87,7 @@ class View:
         return None if found is None else int(found)
 
     def holds(self, fact: str, eclass: int) -> bool:
-        """Whether a fact ("constant", "varies", "tame", "nonzero", "open") is known of a class."""
+        """Whether a fact ("constant", or a table that FACTS names) is known of a class."""
         if fact == "constant":
             return eclass in self.state.constant
         return eclass in self.state.facts[fact]

@@ -1,0 +1,241 @@
+"""Integers as floats: rules that need them, where they fire, and what is left of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+from onnx_models import info, model_of, runtime
+
+import egraph_fusion as ef
+from egraph_fusion import rulesets
+from egraph_fusion.frontend import export
+from egraph_fusion.ir.build import GraphBuilder
+from egraph_fusion.ir.graph import Graph
+from egraph_fusion.ir.tensors import DType, TensorType
+from egraph_fusion.rulesets import guards, ops
+from egraph_fusion.rulesets.rule import Rule, rule
+from egraph_fusion.rulesets.strategies import Environment, environments
+from egraph_fusion.rulesets.verification import verify
+
+a, b = rulesets.tensors("a b")
+FLOATS = (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64)
+Build = Callable[[GraphBuilder, str, str, DType], str]
+Array = NDArray[Any]
+
+
+def _number(g: GraphBuilder, value: float, dtype: DType) -> str:
+    return g.const(np.array(value, dtype.numpy))
+
+
+def _of(g: GraphBuilder, i: str, dtype: DType) -> str:
+    return g.op("Cast", i, to=dtype.value)
+
+
+def graph(build: Build, dtype: DType = DType.FLOAT32) -> Graph:
+    """Return a graph over x, of floats, and i, of integers."""
+    g = GraphBuilder("integers", opset=21)
+    x = g.add_input("x", TensorType(dtype, (3, 4)))
+    i = g.add_input("i", TensorType(DType.INT64, (3, 4)))
+    g.output(build(g, x, i, dtype))
+    return g.build()
+
+
+def _ops(g: Graph) -> list[str]:
+    return sorted(n.op for n in g.nodes)
+
+
+def _run(g: Graph, seed: int = 0) -> Array:
+    rng = np.random.default_rng(seed)
+    x = (rng.normal(size=(3, 4)) * 9).astype(g.types["x"].dtype.numpy)
+    (found,) = runtime(export(g), {"x": x, "i": rng.integers(-99, 99, (3, 4))})
+    return found
+
+
+LESS: dict[str, tuple[Build, list[str]]] = {
+    "floor of a conversion": (lambda g, x, i, d: g.op("Floor", _of(g, i, d)), ["Cast"]),
+    "round of a floor": (lambda g, x, i, d: g.op("Round", g.op("Floor", x)), ["Floor"]),
+    "ceil of a difference of products": (
+        lambda g, x, i, d: g.op(
+            "Ceil",
+            g.op(
+                "Sub",
+                g.op("Mul", _of(g, i, d), _number(g, 3.0, d)),
+                g.op("Floor", x),
+            ),
+        ),
+        ["Cast", "Floor", "Mul", "Sub"],
+    ),
+    "round of a sum of truth values": (
+        lambda g, x, i, d: g.op(
+            "Round",
+            g.op(
+                "ReduceSum",
+                g.op("Cast", g.op("Less", x, _number(g, 1.0, d)), to=d.value),
+                axes=(0,),
+                keepdims=1,
+            ),
+        ),
+        ["Cast", "Less", "ReduceSum"],
+    ),
+    "floor of one part": (
+        lambda g, x, i, d: g.op(
+            "Floor", g.node("Split", [g.op("Ceil", x)], 2, axis=1, split=(1, 3))[1]
+        ),
+        ["Ceil", "Split"],
+    ),
+}
+KEPT: dict[str, Build] = {
+    "floor of a half": lambda g, x, i, d: g.op(
+        "Floor", g.op("Mul", _of(g, i, d), _number(g, 0.5, d))
+    ),
+    "round of an input": lambda g, x, i, d: g.op("Round", x),
+    "ceil of a mean": lambda g, x, i, d: g.op(
+        "Ceil", g.op("ReduceMean", g.op("Floor", x), axes=(1,), keepdims=1)
+    ),
+    "floor of integers and a fraction": lambda g, x, i, d: g.op(
+        "Floor", g.op("Max", _of(g, i, d), _number(g, 0.25, d))
+    ),
+    "floor of integers beside others": lambda g, x, i, d: g.op(
+        "Floor", g.op("Concat", _of(g, i, d), x, axis=0)
+    ),
+}
+
+
+@pytest.mark.parametrize("numerics", ["exact", "finite"])
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.value)
+@pytest.mark.parametrize("name", LESS)
+def test_integers_are_not_rounded(name: str, dtype: DType, numerics: str) -> None:
+    build, left = LESS[name]
+    before = graph(build, dtype)
+    after = ef.optimize(before, numerics=numerics).graph
+    assert {"Floor", "Ceil", "Round"} & {*_ops(after)} == {"Floor", "Ceil", "Round"} & {*left}
+    assert len(after.nodes) <= len(left)
+    np.testing.assert_array_equal(_run(after), _run(before))
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_may_be_a_fraction_is_rounded(name: str) -> None:
+    before = graph(KEPT[name])
+    after = ef.optimize(before).graph
+    assert {"Floor", "Ceil", "Round"} & {*_ops(after)}
+    np.testing.assert_array_equal(_run(after), _run(before))
+
+
+def _thirds(g: GraphBuilder, x: str, i: str, d: DType) -> str:
+    three = _number(g, 3.0, d)
+    return g.op("Floor", g.op("Mul", g.op("Div", _of(g, i, d), three), three))
+
+
+def test_a_class_holds_integers_if_one_member_does() -> None:
+    before = graph(_thirds)
+    assert _ops(ef.optimize(before).graph) == ["Cast"]
+    assert "Floor" in _ops(ef.optimize(before, numerics="exact").graph)
+
+
+def test_level_real_assumes_integers_and_says_so() -> None:
+    done = ef.optimize(graph(KEPT["round of an input"]), numerics="real")
+    assert done.report.assumptions == ["rounding-integer: integer(a)"]
+
+
+def test_integers_of_an_operator_that_is_not_declared_are_known() -> None:
+    model = model_of(
+        [
+            helper.make_node("NonZero", ["x"], ["at"]),
+            helper.make_node("Cast", ["at"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Floor", ["f"], ["y"]),
+        ],
+        [info("x", (3, 4))],
+        [info("y", (2, "n"))],
+    )
+    assert "Floor" not in _ops(ef.optimize(ef.load(model)).graph)
+
+
+def test_why_a_rounding_stays() -> None:
+    x = ef.tensor("x", (4,))
+    found = ef.explore(ops.floor(x * 0.5)).why_not("rounding-integer")
+    assert found.reasons == (
+        "integer(a) is not known: (x * 0.5) may hold fractions, as far as is known",
+    )
+
+
+def test_a_claim_on_an_input() -> None:
+    x = ef.tensor("x", (4,), integer=True)
+    assert ef.explore(ops.floor(x + 2.0)).extract().flops == 4
+    assert ef.explore(ops.floor(x + 2.5)).extract().flops == 8
+
+
+@pytest.mark.parametrize(
+    ("claims", "message"),
+    [
+        ({"lo": 0.25, "hi": 0.75}, r"tensor 'x': no integer lies in \[0.25, 0.75\]"),
+        ({"lo": 0.5, "hi": 0.5}, r"no integer lies in \[0.5, 0.5\]"),
+    ],
+)
+def test_a_claim_that_no_element_satisfies_is_refused(
+    claims: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ef.ModelError, match=message):
+        ef.tensor("x", (2,), lo=claims["lo"], hi=claims["hi"], integer=True)
+    with pytest.raises(ef.ModelError, match="integer is 1; expected True or False"):
+        ef.tensor("x", (2,), integer=1)  # type: ignore[arg-type]
+
+
+def test_two_claims_on_one_tensor_are_told_apart() -> None:
+    x, y = ef.tensor("x", (2,)), ef.tensor("x", (2,), integer=True)
+    with pytest.raises(ef.ModelError, match=r"float32\[2\] in .* and float32\[2\] of integers in"):
+        ef.explore(x + y)
+
+
+OURS = {r.name: r for r in rulesets.default_rules() if "integer" in {g.name for g in r.when}}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", OURS)
+def test_rules_that_need_integers_hold(name: str, seed: int) -> None:
+    found = verify(OURS[name], max_examples=200, seed=seed)
+    assert found.ok, str(found)
+    assert found.unneeded_guards == ()
+
+
+WRONG: dict[str, Rule] = {
+    "no guard": rule("r", ops.floor(a), a),
+    "half of integers": rule("r", ops.floor(a * 0.5), a * 0.5, [guards.integer(a)]),
+    "the other operand": rule("r", ops.round(a * b), a * b, [guards.integer(b)]),
+    "another operator": rule("r", ops.floor(a), a + 1.0, [guards.integer(a)]),
+    "exact sum": rule("r", (a + b) - b, a, [guards.integer(a)], level="exact"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_rules_with_integers_fall(name: str) -> None:
+    assert verify(WRONG[name], shrink=False, check_guards=False).counterexample is not None
+
+
+def test_a_needless_guard_is_reported() -> None:
+    loose = rule("r", a + b, b + a, [guards.integer(a)])
+    assert verify(loose, max_examples=30).unneeded_guards == ("integer(a)",)
+
+
+DRAWN = rule("r", ops.floor(a * b), a * b, [guards.integer(a)], level="exact")
+
+
+def test_what_is_drawn_satisfies_the_guard() -> None:
+    whole = rulesets.guards.GUARDS["integer"].test
+    found: list[tuple[bool, bool]] = []
+
+    @settings(max_examples=60, database=None, derandomize=True)
+    @given(environments(DRAWN))
+    def holds(e: Environment) -> None:
+        assert whole(e.tensors["a"])
+        finite = bool(np.isfinite(e.tensors["a"].astype(np.float64)).all())
+        found.append((whole(e.tensors["b"]), finite))
+
+    holds()
+    assert not all(other for other, _ in found)
+    assert not all(finite for _, finite in found)

@@ -1,0 +1,171 @@
+"""Guards on elements: what the e-graph knows is true of the elements that numpy computes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from expression_values import inputs_of, terms, value
+from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
+
+import egraph_fusion as ef
+from egraph_fusion import rulesets
+from egraph_fusion.experiment.exploration import Exploration
+from egraph_fusion.experiment.expressions import graph_of
+from egraph_fusion.experiment.leaves import ABSENT, Leaf
+from egraph_fusion.frontend import export
+from egraph_fusion.rulesets import guards, ops
+from egraph_fusion.rulesets.guards import GUARDS, Form
+from egraph_fusion.rulesets.pattern import Pattern
+from egraph_fusion.rulesets.rule import Rule
+
+x = rulesets.tensors("x")[0]
+VALUE = sorted(n for n, g in GUARDS.items() if g.form is Form.VALUE)
+PROBES = {
+    n: rulesets.rule(
+        f"probe-{n}", ops.identity(x), x, [getattr(guards, n)(x)], level="exact", dtypes="any"
+    )
+    for n in VALUE
+}
+"""A rule for each guard, that fires where the guard is known to hold."""
+
+C, D = ef.tensor("c", (2, 3)), ef.tensor("d", (2, 3))
+WHOLE = ef.tensor("whole", (2, 3), integer=True)
+FEW = ef.tensor("few", (2, 3), lo=1, hi=3, integer=True)
+AT = ef.tensor("at", (2, 3), "int64")
+HALF, TWO = ef.constant("half", 0.5), ef.constant("two", 2.0)
+TENTH, TEN = ef.constant("tenth", 0.1), ef.constant("ten", 10.0)
+steps, split = ops.floor(C), ops.split(ops.floor(C), axis=1, split=(1, 2))
+as_float = ops.cast(AT, to="float32")
+above_0 = {"nonneg", "positive", "nonzero"}
+
+KNOWN: dict[str, tuple[Pattern, set[str]]] = {
+    "an input": (C, set()),
+    "bounds": (ef.tensor("b", (2, 3), lo=0.5, hi=4.0), above_0 | {"finite"}),
+    "integers": (WHOLE, {"integer"}),
+    "integers within bounds": (FEW, above_0 | {"finite", "integer"}),
+    "an integer input": (AT, {"integer"}),
+    "truth values": (ops.less(C, D), {"integer"}),
+    "half": (ops.identity(HALF), above_0 | {"finite", "uniform"}),
+    "two": (ops.identity(TWO), above_0 | {"finite", "uniform", "integer"}),
+    "several": (ef.constant("s", [1.0, 2.0, 3.0]), above_0 | {"finite", "integer"}),
+    "several fractions": (ef.constant("s", [1.0, 2.5]), above_0 | {"finite"}),
+    "last a fraction": (ef.constant("s", [1.0] * 2000 + [2.5]), above_0 | {"finite"}),
+    "infinite": (ef.constant("s", [np.inf, 2.0]), above_0 | {"integer"}),
+    "a fold of a fraction": (TENTH * TEN, above_0 | {"finite", "integer", "uniform"}),
+    "a fold to a fraction": (TWO * TENTH, above_0 | {"finite", "uniform"}),
+    "relu": (ops.relu(C), {"nonneg"}),
+    "one more than abs": (ops.abs(C) + 1.0, above_0),
+    "sigmoid": (ops.sigmoid(C), {"nonneg", "finite"}),
+    "sine": (ops.sin(C), {"finite"}),
+    "floor": (steps, {"integer"}),
+    "sign": (ops.sign(C), {"integer", "finite"}),
+    "polynomial": (steps * WHOLE * 3.0 - ops.round(D), {"integer"}),
+    "half of integers": (WHOLE * 0.5, set()),
+    "quotient": (WHOLE / 2.0, set()),
+    "more than integers": (steps + 0.25, set()),
+    "conversion": (as_float, {"integer"}),
+    "conversion of fractions": (ops.cast(C, to="float64"), set()),
+    "conversion to integers": (ops.cast(C, to="int32"), {"integer"}),
+    "to float16": (ops.cast(WHOLE * 3e4, to="float16"), {"integer"}),
+    "chosen": (ops.where(ops.less(C, D), steps, ops.ceil(D)), {"integer"}),
+    "chosen by halves": (ops.where(ops.less(C, D), steps, D), set()),
+    "extrema": (ops.max(steps, WHOLE, 1.0), above_0 | {"integer"}),
+    "extrema with a fraction": (ops.max(steps, WHOLE, 0.5), above_0),
+    "clipped": (ops.clip(steps, ef.constant("l", 0.0), TEN), {"nonneg", "finite", "integer"}),
+    "clipped above": (ops.clip(steps, ABSENT, TEN), {"integer"}),
+    "clipped at a fraction": (ops.clip(steps, HALF, TEN), above_0 | {"finite"}),
+    "sum": (ops.reduce_sum(steps, axes=(0, 1)), {"integer"}),
+    "mean": (ops.reduce_mean(steps, axes=(0, 1)), set()),
+    "product": (steps @ ops.transpose(WHOLE, perm=(1, 0)), {"integer"}),
+    "product with fractions": (steps @ ops.transpose(C, perm=(1, 0)), set()),
+    "moved": (ops.reshape(ops.transpose(steps, perm=(1, 0)), shape=(6,)), {"integer"}),
+    "joined": (ops.concat(steps, WHOLE, axis=0), {"integer"}),
+    "joined with fractions": (ops.concat(steps, C, axis=0), set()),
+    "first part": (split[0], {"integer"}),
+    "second part": (split[1], {"integer"}),
+    "padded by zeros": (ops.pad(steps, pads=(1, 0, 0, 1)), {"integer"}),
+    "padded by twos": (ops.pad(steps, TWO, pads=(1, 0, 0, 1)), {"integer"}),
+    "padded by halves": (ops.pad(steps, HALF, pads=(1, 0, 0, 1)), set()),
+    "square as a power": (WHOLE**2.0, {"nonneg"}),
+}
+
+
+def _fired(found: Exploration) -> set[str]:
+    """Return the guards that the e-graph knows; what it does not know, it says of each other."""
+    fired: set[str] = set()
+    for n, r in PROBES.items():
+        miss = found.why_not(r.name)
+        if not miss:
+            fired.add(n)
+            continue
+        assert miss.kind == "guard", str(miss)
+        assert miss.reasons[0].startswith(f"{n}(x) is not known: "), str(miss)
+    return fired
+
+
+def _values(p: Pattern, seed: int) -> NDArray[Any]:
+    """Return what onnx.reference computes of drawn operands."""
+    made = graph_of([p])
+    inputs = [leaf for leaf in made.leaves.values() if leaf.value is None]
+    rng = np.random.default_rng(seed)
+    feeds: dict[str, NDArray[Any]] = {}
+    for leaf in inputs:
+        drawn = inputs_of(leaf, seed=seed)[leaf.name] * (1 if leaf.lo > 0 else rng.choice([1, 1e7]))
+        whole = leaf.integer or leaf.type.dtype.is_integer
+        feeds[leaf.name] = (np.rint(drawn) if whole else drawn).astype(leaf.type.dtype.numpy)
+    with np.errstate(all="ignore"):
+        found = ReferenceEvaluator(export(made.graph)).run(None, feeds)
+    return np.asarray(cast("list[Any]", found)[0])
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_known_holds_of_the_elements(name: str) -> None:
+    p, expected = KNOWN[name]
+    fired = _fired(ef.explore(ops.identity(p), rules=list(PROBES.values())))
+    assert fired == expected
+    for seed in range(20):
+        elements = _values(ops.identity(p), seed)
+        assert all(GUARDS[n].test(elements) for n in fired)
+
+
+@pytest.mark.parametrize("guard", VALUE)
+def test_every_guard_is_known_somewhere_and_elsewhere_not(guard: str) -> None:
+    known = [guard in expected for _, expected in KNOWN.values()]
+    assert any(known)
+    assert not all(known)
+
+
+SEEDS = range(40)
+LEAVES = (ef.tensor("u", (2, 2)), ef.tensor("v", (2, 2), integer=True))
+RULES: list[Rule] = [*rulesets.select(rulesets.default_rules(), ["identity"]), *PROBES.values()]
+
+
+def _dyadic(leaf: Leaf, seed: int) -> NDArray[Any]:
+    """Draw elements on which short sums and products are exact."""
+    drawn = np.random.default_rng(seed).integers(-12, 13, (2, 2)) / 4
+    return np.rint(drawn) if leaf.integer else drawn
+
+
+@cache
+def _known(seed: int) -> tuple[Pattern, frozenset[str]]:
+    """Return a term, and the guards that are known to hold of it after some rewriting."""
+    p = terms(4, LEAVES, np.random.default_rng(seed))
+    found = ef.explore(ops.identity(p), rules=RULES, iter_limit=4)
+    return p, frozenset(n for n, r in PROBES.items() if not found.why_not(r.name))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_class_knows_holds_of_every_member(seed: int) -> None:
+    p, known = _known(seed)
+    for n in range(10):
+        elements = value(p, {leaf.name: _dyadic(leaf, n) for leaf in LEAVES})
+        assert all(GUARDS[g].test(np.asarray(elements)) for g in known)
+
+
+@pytest.mark.parametrize("guard", ["integer", "nonneg"])
+def test_some_rewritten_terms_satisfy_a_guard(guard: str) -> None:
+    assert sum(guard in _known(seed)[1] for seed in SEEDS) >= 3
