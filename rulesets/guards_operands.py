@@ -46,6 +46,15 @@ def integer(x: Array) -> bool:
         return bool(((x == np.trunc(x)) | np.isnan(x)).all())
 
 
+@declare_guard(Form.VALUE, 2)
+def in_range_of(x: Array, t: Array) -> bool:
+    """Elements of `x` are at least the first integer of `t`'s type and less than one past the last.
+
+    In types that hold fractions, too, none is.
+    """
+    return bool(inside_range_of(DType.of(t.dtype), x).all())
+
+
 @declare_guard(Form.VALUE, 1)
 def uniform(x: Array) -> bool:
     """All elements are the same known number."""
@@ -223,6 +232,28 @@ def along_last(c: Shape, x: Shape) -> bool:
 def keeps_last(x: Shape, y: Shape) -> bool:
     """Both tensors have the same size, not 0, along their last axes."""
     return len(x) > 0 and len(y) > 0 and x[-1] == y[-1] != 0
+
+
+def range_of_integers(dtype: DType) -> tuple[int, int] | None:
+    """Return the first integer of a type that holds integers alone, and the first beyond them.
+
+    Every float type but float16 holds both; the last integer it may not.
+    """
+    if dtype is DType.BOOL:
+        return (0, 2)
+    if not dtype.is_integer:
+        return None
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min), int(limits.max) + 1
+
+
+def inside_range_of(dtype: DType, x: Array) -> Array:
+    """Return which elements are at least a type's first integer and less than one past the last."""
+    found = range_of_integers(dtype)
+    if found is None:
+        return np.zeros(x.shape, np.bool_)
+    wide = x.astype(object if DType.of(x.dtype).is_whole else np.float64)
+    return np.asarray((wide >= found[0]) & (wide < found[1]), np.bool_)
 
 
 def per_channel_shapes(c: Shape, x: Shape) -> bool:

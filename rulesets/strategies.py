@@ -22,7 +22,7 @@ from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
 from egraph_fusion.rulesets.verify_numbers import values_near
 from egraph_fusion.rulesets.verify_search import settings_of
 from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in
-from egraph_fusion.rulesets.verify_values import built, elements_of, guards_on, satisfying
+from egraph_fusion.rulesets.verify_values import built, elements_of, satisfying
 
 KINDS = ("plain", "plain", "smooth", "smooth", "ties", "extreme")
 """Kinds of values; plain ones are few, so that equal elements and zeros are common."""
@@ -182,7 +182,7 @@ def _leaf(
         drawn = st.one_of(near, near, arrays(dtype, shape, "plain"))
     else:
         drawn = arrays(dtype, shape, kind)
-    return drawn.map(lambda a: satisfying(a, guards_on(rule, p)))
+    return drawn.map(lambda a: satisfying(a, rule, p, setting.dtype_of))
 
 
 def _written(setting: Setting, dtype: DType) -> SearchStrategy[Any]:

@@ -22,6 +22,7 @@ from egraph_fusion.rulesets.guards import (
     different,
     forwards,
     identity_perm,
+    in_range_of,
     integer,
     lies_within,
     nonneg,
@@ -80,6 +81,7 @@ IDENTITIES = (
 )  # fmt: skip
 
 axis = Attribute("axis")
+narrow = ops.cast(a, attrs=p)
 parted = ops.split(ops.concat(a, b, axis=axis), axis=axis, split=p)
 
 MOVEMENT = (
@@ -98,6 +100,8 @@ MOVEMENT = (
          level="exact", dtypes="any"),
     rule("cast-none",      ops.cast(a, attrs=p),          a, [same_dtype(ops.cast(a, attrs=p), a)],
          level="exact", dtypes="any"),
+    rule("cast-back",      ops.cast(narrow, attrs=q),     a,
+         [integer(a), in_range_of(a, narrow), same_dtype(ops.cast(narrow, attrs=q), a)]),
     rule("slice-none",     ops.slice(a, steps=q, attrs=p), a,
          [same_shape(ops.slice(a, steps=q, attrs=p), a), forwards(q)], level="exact", dtypes="any"),
     rule("pad-none",       ops.pad(a, pads=q, attrs=p),   a, [all_zero(q)],

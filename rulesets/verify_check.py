@@ -80,7 +80,7 @@ def values_guarded(e: Environment, guards: Sequence[Guard]) -> bool:
     left = e.setting.left
     values = left.run(e.arrays)
     with np.errstate(all="ignore"):
-        return all(g.kind.test(values[left.places[p]]) for g in guards for p in g.patterns)
+        return all(g.kind.test(*(values[left.places[p]] for p in g.patterns)) for g in guards)
 
 
 def _bitwise(e: Environment, right: Program) -> Trial:

@@ -16,7 +16,7 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.strategies import Environment
 from egraph_fusion.rulesets.verify_numbers import values_near
 from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in
-from egraph_fusion.rulesets.verify_values import guards_on, pool, satisfying
+from egraph_fusion.rulesets.verify_values import pool, satisfying
 
 EMPTY, FILLS = 4, (1, 0, -1)
 """Settings with an empty group that are tried in any case, and what their other operands hold."""
@@ -131,7 +131,7 @@ def operands_of(e: Environment) -> Mapping[Pattern, Array]:
 
 def with_operands(e: Environment, values: Mapping[Pattern, Array]) -> Environment:
     """Return `e` with other operands, as far as guards on their elements let them."""
-    found = {p: satisfying(v, guards_on(e.rule, p)) for p, v in values.items()}
+    found = {p: satisfying(v, e.rule, p, e.setting.dtype_of) for p, v in values.items()}
     return replace(e, arrays={**e.arrays, **found})
 
 

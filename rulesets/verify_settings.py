@@ -63,6 +63,10 @@ class Setting:
         except REFUSALS:
             return True
 
+    def dtype_of(self, p: Pattern) -> DType:
+        """Return the element type of a part of the left side."""
+        return self.left.types[self.left.places[p]].dtype
+
     @cached_property
     def numbers(self) -> tuple[float, ...]:
         """The numbers that both sides speak of."""

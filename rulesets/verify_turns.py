@@ -16,7 +16,7 @@ from egraph_fusion.rulesets.strategies import Environment, kinds_of
 from egraph_fusion.rulesets.term_dtypes import leaf_dtypes
 from egraph_fusion.rulesets.verify_numbers import values_near
 from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in
-from egraph_fusion.rulesets.verify_values import Elements, built, elements_of, guards_on, satisfying
+from egraph_fusion.rulesets.verify_values import Elements, built, elements_of, satisfying
 
 
 def turns_of(settings: Sequence[Setting], examples: int) -> int:
@@ -58,7 +58,7 @@ def _leaf(rule: Rule, setting: Setting, p: Pattern, dtype: DType, kind: str, rng
         ).astype(dtype.numpy)
     among = _elements(setting, dtype, kind, rng)
     values = built(dtype, shape, [rng.choice(among).drawn(rng) for _ in range(size)])
-    return satisfying(values, guards_on(rule, p))
+    return satisfying(values, rule, p, setting.dtype_of)
 
 
 def _elements(setting: Setting, dtype: DType, kind: str, rng: Random) -> Sequence[Elements]:

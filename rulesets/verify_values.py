@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import Form
+from egraph_fusion.rulesets.guards_operands import inside_range_of
 from egraph_fusion.rulesets.pattern import Pattern
 from egraph_fusion.rulesets.rule import Rule
 
@@ -114,16 +115,19 @@ def _float_facts(dtype: DType) -> _FloatFacts:
     )
 
 
-def guards_on(rule: Rule, p: Pattern) -> list[str]:
-    """Return the names of the guards on the elements of an operand."""
-    return [g.name for g in rule.when if g.kind.form is Form.VALUE and g.args == (p,)]
-
-
-def satisfying(a: Array, guards: Sequence[str]) -> Array:
-    """Return `a` changed as little as guards on its elements demand."""
+def satisfying(a: Array, rule: Rule, p: Pattern, dtype_of: Callable[[Pattern], DType]) -> Array:
+    """Return the elements of operand `p` changed as little as the rule's guards on them demand."""
+    found = [g for g in rule.when if g.kind.form is Form.VALUE and g.args[0] == p]
     one = np.asarray(1, dtype=a.dtype)
+    a = _satisfying(a, {g.name for g in found}, one)
+    for t in (g.patterns[1] for g in found if g.name == "in_range_of"):
+        a = np.where(inside_range_of(dtype_of(t), a), a, one)
+    return a
+
+
+def _satisfying(a: Array, guards: Set[str], one: Array) -> Array:
     if a.dtype.kind == "b":
-        return np.ones_like(a) if {"positive", "nonzero"} & {*guards} else a
+        return np.ones_like(a) if {"positive", "nonzero"} & guards else a
     if "finite" in guards and a.dtype.kind not in "biu":
         a = np.where(np.isfinite(a), a, one)
     if "integer" in guards and a.dtype.kind not in "iu":

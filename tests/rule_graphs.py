@@ -35,7 +35,7 @@ def left_side_and_leaves(r: Rule, env: Environment) -> tuple[Graph, dict[str, st
 
 
 def guards_on(r: Rule, name: str) -> set[str]:
-    return {g.name for g in r.when if g.args == (Tensor(name),)}
+    return {g.name for g in r.when if g.args[:1] == (Tensor(name),)}
 
 
 def _dtype(array: np.ndarray) -> DType:
@@ -51,6 +51,8 @@ def _leaf(b: GraphBuilder, r: Rule, env: Environment, name: str) -> str:
     value = b.add_input(name, TensorType(dtype, array.shape))
     if "integer" in guards:
         value = b.op("Round", value)
+    if "in_range_of" in guards:
+        value = b.op("Clip", value, *(b.const(np.array(v, dtype.numpy)) for v in (0, 1)))
     if guards & {"nonneg", "positive", "nonzero"}:
         value = b.op("Abs", value)
     if guards & {"positive", "nonzero"}:

@@ -94,8 +94,7 @@ def holds(g: Guard, env: Environment) -> bool:
     if g.kind.form is Form.GRAPH:
         return True
     if g.kind.form is Form.VALUE:
-        assert isinstance(g.args[0], Pattern)
-        return g.kind.test(evaluate(g.args[0], env))
+        return g.kind.test(*(evaluate(p, env) for p in g.patterns))
     if g.kind.form is Form.DTYPE:
         return g.kind.test(*(DType.of(evaluate(p, env).dtype) for p in g.patterns))
     return g.kind.test(*(_argument(a, env) for a in g.args))

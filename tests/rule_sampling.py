@@ -282,7 +282,7 @@ def _flag(rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
 
 
 def _dtype(rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:
-    return ("float16", "float32", "float64")[int(rng.integers(0, 3))]
+    return ("float16", "float32", "float64", "int32")[int(rng.integers(0, 4))]
 
 
 def _direction(rng: np.random.Generator, _shapes: Sequence[Dims]) -> AttrValue:

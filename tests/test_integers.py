@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,52 @@ def test_what_may_be_a_fraction_is_rounded(name: str) -> None:
     np.testing.assert_array_equal(_run(after), _run(before))
 
 
+def _there_and_back(
+    low: float, high: float, narrow: str, step: str = "Round", wide: str = ""
+) -> Build:
+    """Return what converts clipped integers to integers of another type and back."""
+
+    def build(g: GraphBuilder, x: str, i: str, d: DType) -> str:
+        whole = g.op(step, g.op("Mul", x, _number(g, 30.0, d)))
+        found = g.op("Clip", whole, _number(g, low, d), _number(g, high, d))
+        found = g.op("Cast", found, to=narrow)
+        return g.op("Cast", g.op("Cast", found, to=wide) if wide else found, to=d.value)
+
+    return build
+
+
+BACK: dict[str, tuple[Build, int]] = {
+    "bytes": (_there_and_back(0, 255, "uint8"), 0),
+    "bytes by way of wider ones": (_there_and_back(0, 255, "uint8", wide="int32"), 0),
+    "signed bytes": (_there_and_back(-128, 127, "int8", "Floor"), 0),
+    "truth values": (_there_and_back(0, 1, "bool", "Ceil"), 0),
+    "below the bytes": (_there_and_back(-1, 255, "int16"), 0),
+    "clipped at a fraction": (_there_and_back(0.5, 255, "uint8"), 2),
+    "fractions": (_there_and_back(0, 255, "uint8", "Abs"), 2),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.value)
+@pytest.mark.parametrize("name", BACK)
+def test_integers_that_fit_are_not_converted_and_back(name: str, dtype: DType) -> None:
+    build, casts = BACK[name]
+    before = graph(build, dtype)
+    after = ef.optimize(before).graph
+    assert _ops(after).count("Cast") == casts
+    np.testing.assert_array_equal(_run(after), _run(before))
+    exact = ef.optimize(before, numerics="exact").graph  # -0 comes back as 0
+    assert _ops(exact).count("Cast") >= 2
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "narrow"),
+    [(0, 256, "uint8"), (-1, 9, "uint8"), (0, 128, "int8"), (0, 2, "bool")],
+)
+def test_integers_that_may_not_fit_are_converted(low: float, high: float, narrow: str) -> None:
+    after = ef.optimize(graph(_there_and_back(low, high, narrow))).graph
+    assert _ops(after).count("Cast") == 2
+
+
 def _thirds(g: GraphBuilder, x: str, i: str, d: DType) -> str:
     three = _number(g, 3.0, d)
     return g.op("Floor", g.op("Mul", g.op("Div", _of(g, i, d), three), three))
@@ -203,7 +250,13 @@ def test_rules_that_need_integers_hold(name: str, seed: int) -> None:
     assert found.unneeded_guards == ()
 
 
+p, q = rulesets.attrs("p q")
+narrow = ops.cast(a, attrs=p)
+back = ops.cast(narrow, attrs=q)
 WRONG: dict[str, Rule] = {
+    "beyond the range": rule("r", back, a, [guards.integer(a), guards.same_dtype(back, a)]),
+    "cut off": rule("r", back, a, [guards.in_range_of(a, narrow), guards.same_dtype(back, a)]),
+    "zeros of both signs": replace(OURS["cast-back"], name="r", level="exact"),
     "no guard": rule("r", ops.floor(a), a),
     "half of integers": rule("r", ops.floor(a * 0.5), a * 0.5, [guards.integer(a)]),
     "the other operand": rule("r", ops.round(a * b), a * b, [guards.integer(b)]),
@@ -220,6 +273,22 @@ def test_wrong_rules_with_integers_fall(name: str) -> None:
 def test_a_needless_guard_is_reported() -> None:
     loose = rule("r", a + b, b + a, [guards.integer(a)])
     assert verify(loose, max_examples=30).unneeded_guards == ("integer(a)",)
+
+
+def test_what_is_drawn_lies_within_a_range() -> None:
+    large: list[bool] = []
+
+    @settings(max_examples=80, database=None, derandomize=True)
+    @given(environments(OURS["cast-back"]))
+    def holds(e: Environment) -> None:
+        kind, given = e.setting.dtype_of(narrow), e.tensors["a"]
+        if kind.is_whole:
+            assert guards.GUARDS["in_range_of"].test(given, np.zeros(1, kind.numpy))
+            large.append(bool((np.abs(given.astype(np.float64)) > 3).any()))
+
+    holds()
+    assert any(large)
+    assert not all(large)
 
 
 DRAWN = rule("r", ops.floor(a * b), a * b, [guards.integer(a)], level="exact")

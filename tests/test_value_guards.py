@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from expression_values import inputs_of, terms, value
+from ml_dtypes import bfloat16
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
@@ -23,7 +25,7 @@ from egraph_fusion.rulesets.pattern import Pattern
 from egraph_fusion.rulesets.rule import Rule
 
 x = rulesets.tensors("x")[0]
-VALUE = sorted(n for n, g in GUARDS.items() if g.form is Form.VALUE)
+VALUE = sorted(n for n, g in GUARDS.items() if g.form is Form.VALUE and g.arity == 1)
 PROBES = {
     n: rulesets.rule(
         f"probe-{n}", ops.identity(x), x, [getattr(guards, n)(x)], level="exact", dtypes="any"
@@ -137,6 +139,76 @@ def test_every_guard_is_known_somewhere_and_elsewhere_not(guard: str) -> None:
     known = [guard in expected for _, expected in KNOWN.values()]
     assert any(known)
     assert not all(known)
+
+
+p = rulesets.attrs("p")[0]
+converted = ops.cast(x, attrs=p)
+IN_RANGE = rulesets.rule(
+    "probe",
+    converted,
+    ops.identity(converted),
+    [guards.in_range_of(x, converted)],
+    level="exact",
+    dtypes="any",
+)
+EDGE = 2.0**31
+RANGES: dict[str, tuple[Pattern, str, str]] = {
+    "an input": (C, "", "int8 uint8 int64 bool float64"),
+    "relu": (ops.relu(C), "", "uint8 uint64"),
+    "sine": (ops.sin(C), "int8 int16 int64", "uint8 bool float64"),
+    "sigmoid": (ops.sigmoid(C), "int8 uint8 bool", "float16"),
+    "few": (FEW, "int8 uint64", "bool"),
+    "bytes": (ops.clip(C, ef.constant("l", 0.0), ef.constant("h", 255.0)), "uint8 int16", "int8"),
+    "below a byte": (ef.tensor("x", (2,), lo=-1, hi=255), "int16 int32", "uint8 int8"),
+    "above a byte": (ef.tensor("x", (2,), lo=0, hi=256), "uint16 int32", "uint8"),
+    "all of int8": (ef.tensor("x", (2,), lo=-128, hi=127), "int8", "uint8"),
+    "all of int32": (ef.tensor("x", (2,), "float64", lo=-EDGE, hi=EDGE - 1), "int32", "uint32"),
+    "beyond int32": (ef.tensor("x", (2,), lo=-EDGE, hi=EDGE), "int64", "int32 uint32"),
+    "all of uint32": (ef.tensor("x", (2,), lo=0, hi=EDGE), "uint32 int64 uint64", "int32"),
+    "beyond int64": (ef.tensor("x", (2,), lo=0, hi=EDGE * EDGE * 2), "uint64", "int64"),
+    "beyond uint64": (ef.tensor("x", (2,), lo=0, hi=EDGE * EDGE * 4), "", "uint64 int64"),
+    "integers": (AT, "", "int64 int32"),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ranges_of_integers_are_known_as_far_as_bounds_are(name: str) -> None:
+    term, inside, outside = RANGES[name]
+    for to in (*inside.split(), *outside.split()):
+        found = ef.explore(ops.cast(term, to=to), rules=[IN_RANGE])
+        miss = found.why_not("probe")
+        assert (not miss) == (to in inside.split()), to
+        if miss:
+            assert miss.reasons[0].startswith("in_range_of(x, cast(x, attrs=p)) is not known: ")
+
+
+LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int64": (-(2**63), 2**63 - 1), "bool": (0, 1)}
+HOLDS = GUARDS["in_range_of"].test
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("given", [np.float16, bfloat16, np.float32, np.float64])
+def test_a_range_is_that_of_the_integers(given: Any, dtype: str) -> None:
+    t = np.zeros(1, dtype)
+    first, last = LIMITS[dtype]
+    with np.errstate(over="ignore"):
+        near = [
+            np.array([v], np.float64).astype(given) for v in (first - 1, first, 0, last, last + 1)
+        ]
+        near += [np.nextafter(v, np.array(0, v.dtype)) for v in near if given is not bfloat16]
+    for v in near:
+        (element,) = v.astype(np.float64).tolist()
+        inside = math.isfinite(element) and first <= math.floor(element) <= last
+        assert HOLDS(v, t) == inside, element
+    assert not any(HOLDS(np.array([v], given), t) for v in (np.inf, -np.inf, np.nan))
+    assert not HOLDS(np.zeros(1, given), np.zeros(1, np.float32))
+
+
+def test_a_range_among_integers_is_exact() -> None:
+    large = np.array([2**63 - 1], np.int64)
+    assert HOLDS(large, np.zeros(1, np.int64))
+    assert not HOLDS(large.astype(np.uint64) + np.uint64(1), np.zeros(1, np.int64))
+    assert HOLDS(np.array([True]), np.zeros(1, np.int8))
 
 
 SEEDS = range(40)

@@ -107,6 +107,8 @@ DECLARATIONS = """
 (relation refused (i64 T T))
 (relation joined (T i64))
 (relation dtype-in (i64 i64))
+(function first-integer (i64) f64 :no-merge)
+(function end-of-integers (i64) f64 :no-merge)
 (ruleset types)
 (ruleset facts)
 (ruleset asks)

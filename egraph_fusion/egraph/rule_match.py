@@ -28,17 +28,21 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import Source, foreign_parts
 
 GROUPS_OF = {"numeric": 4, "any": None, "float": 0, "int": 1, "uint": 2, "bool": 3}
+_LO, _HI = "(= {0}_lo (lo {0}))", "(= {0}_hi (hi {0}))"
 VALUE_ATOMS = {
-    "nonneg": "(= {v}_lo (lo {v})) (>= {v}_lo 0.0)",
-    "positive": "(= {v}_lo (lo {v})) (> {v}_lo 0.0)",
-    "nonzero": "(nonzero {v})",
-    "finite": "(= {v}_lo (lo {v})) (= {v}_hi (hi {v})) (> {v}_lo -inf) (< {v}_hi inf)",
-    "integer": "(integer {v})",
-    "uniform": "(= {v}_splat (splat {v}))",
-    "constant": "(constant {v})",
-    "varying": "(varies {v})",
-    "one_consumer": "(open {v})",
+    "nonneg": f"{_LO} (>= {{0}}_lo 0.0)",
+    "positive": f"{_LO} (> {{0}}_lo 0.0)",
+    "nonzero": "(nonzero {0})",
+    "finite": f"{_LO} {_HI} (> {{0}}_lo -inf) (< {{0}}_hi inf)",
+    "integer": "(integer {0})",
+    "in_range_of": f"{_LO} {_HI} (= {{1}}_t (ty {{1}})) (= {{1}}_d (ty-dtype {{1}}_t))"
+    " (>= {0}_lo (first-integer {1}_d)) (< {0}_hi (end-of-integers {1}_d))",
+    "uniform": "(= {0}_splat (splat {0}))",
+    "constant": "(constant {0})",
+    "varying": "(varies {0})",
+    "one_consumer": "(open {0})",
 }
+"""What guards on elements and on the graph ask of the classes of their operands."""
 
 
 @dataclass
@@ -212,8 +216,7 @@ def add_guard(m: Match, g: Guard) -> None:
         m.atoms.append(f"({test} {left} {right})")
         return
     if g.kind.form is not Form.TYPE:
-        assert isinstance(g.args[0], Pattern)
-        m.atoms.append(VALUE_ATOMS[g.name].format(v=m.bound[g.args[0]]))
+        m.atoms.append(VALUE_ATOMS[g.name].format(*(m.bound[p] for p in g.patterns)))
         return
     args = " ".join(_argument(m, a) for a in g.args)
     if g.name == "same_shape":

@@ -26,6 +26,7 @@ from egraph_fusion.egraph.rule_match import (
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import GUARDS, Form, GuardKind
+from egraph_fusion.rulesets.guards_operands import range_of_integers
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
@@ -271,8 +272,11 @@ def groups(interner: Interner) -> Iterable[str]:
             yield f"(dtype-in 3 {key})"
         if d.is_float or d.is_integer:
             yield f"(dtype-in 4 {key})"
-        if d.is_whole:
+        integers = range_of_integers(d)
+        if integers is not None:
             yield f"(dtype-in 5 {key})"
+            yield f"(set (first-integer {key}) {number_text(integers[0])})"
+            yield f"(set (end-of-integers {key}) {number_text(integers[1])})"
 
 
 def dtype_guards(texts: Sequence[RuleText]) -> Sequence[GuardKind]:

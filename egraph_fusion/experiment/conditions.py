@@ -17,6 +17,7 @@ from egraph_fusion.experiment.matching import (
 from egraph_fusion.experiment.view import Terms
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import Form, Guard
+from egraph_fusion.rulesets.guards_operands import range_of_integers
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor, walk
 from egraph_fusion.rulesets.rule import Rule
 
@@ -86,9 +87,8 @@ def _unmet_guard(
     if g.kind.form is Form.GRAPH and not control:
         return
     if g.kind.form in (Form.VALUE, Form.GRAPH):
-        assert isinstance(g.args[0], Pattern)
-        eclass = b.classes[g.args[0]]
-        if not _value_holds(terms, g.name, eclass):
+        eclass, *others = (b.classes[p] for p in g.patterns)
+        if not _value_holds(terms, g.name, eclass, *others):
             yield f"{g} is not known: {_known(terms, g, eclass, text(eclass))}"
         return
     try:
@@ -121,7 +121,7 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def _value_holds(terms: Terms, guard: str, eclass: int) -> bool:
+def _value_holds(terms: Terms, guard: str, eclass: int, *others: int) -> bool:
     low, high = terms.interval(eclass)
     match guard:
         case "nonneg":
@@ -130,6 +130,10 @@ def _value_holds(terms: Terms, guard: str, eclass: int) -> bool:
             return low > 0
         case "finite":
             return low > -math.inf and high < math.inf
+        case "in_range_of":
+            kind = terms.type_of(others[0])
+            integers = None if kind is None else range_of_integers(kind.dtype)
+            return integers is not None and integers[0] <= low and high < integers[1]
         case "uniform":
             return terms.splat(eclass) is not None
         case _:
