@@ -90,6 +90,7 @@ def _unary() -> list[Sample]:
         Sample("Relu", (ints(3, 4),)),
         Sample("HardSigmoid", (floats(4, 5),), {"alpha": 0.3, "beta": 0.4}),
         Sample("LeakyRelu", (floats(4, 5),), {"alpha": 0.25}),
+        Sample("LeakyRelu", (floats(4, 5),), {"alpha": -2.0}),
         Sample("Elu", (floats(4, 5),), {"alpha": 1.5}),
         Sample("Celu", (floats(4, 5),), {"alpha": 2.0}),
         Sample("Selu", (floats(4, 5),), {"alpha": 1.5, "gamma": 2.0}),

@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import egraph_fusion as ef
 from egraph_fusion import rulesets
+from egraph_fusion.egraph.ranges import graph_facts
 from egraph_fusion.experiment.exploration import Exploration
 from egraph_fusion.experiment.expressions import graph_of
 from egraph_fusion.experiment.leaves import ABSENT, Leaf
@@ -84,6 +85,10 @@ KNOWN: dict[str, tuple[Pattern, set[str]]] = {
     "mean": (ops.reduce_mean(steps, axes=(0, 1)), set()),
     "product": (steps @ ops.transpose(WHOLE, perm=(1, 0)), {"integer"}),
     "product with fractions": (steps @ ops.transpose(C, perm=(1, 0)), set()),
+    "linear map": (ops.gemm(steps, WHOLE, TWO, transB=1, alpha=3.0), {"integer"}),
+    "linear map by halves": (ops.gemm(steps, WHOLE, TWO, transB=1, alpha=0.5), set()),
+    "leaky": (ops.leaky_relu(steps, alpha=2.0), {"integer"}),
+    "leaky by a hundredth": (ops.leaky_relu(steps), set()),
     "moved": (ops.reshape(ops.transpose(steps, perm=(1, 0)), shape=(6,)), {"integer"}),
     "joined": (ops.concat(steps, WHOLE, axis=0), {"integer"}),
     "joined with fractions": (ops.concat(steps, C, axis=0), set()),
@@ -139,6 +144,18 @@ def test_every_guard_is_known_somewhere_and_elsewhere_not(guard: str) -> None:
     known = [guard in expected for _, expected in KNOWN.values()]
     assert any(known)
     assert not all(known)
+
+
+BY_FOLDING = {"a fold of a fraction"}
+"""What is not known before constants are computed."""
+
+
+@pytest.mark.parametrize("name", sorted({*KNOWN} - BY_FOLDING))
+def test_integers_are_known_before_saturation(name: str) -> None:
+    term, expected = KNOWN[name]
+    made = graph_of([term])
+    facts = graph_facts(made.graph, made.assumed)[made.values[0]]
+    assert facts.integer == ("integer" in expected)
 
 
 p = rulesets.attrs("p")[0]

@@ -87,7 +87,13 @@ def _integers(c: Constructor) -> list[str]:
     operator = OPERATORS[c.op]
     if Law.INTEGER in operator.laws:
         return [_line(c, [], ["(integer e)"], "types", "integer")]
-    return _inherited(c, "integer") if operator.preserves_integers else []
+    if not operator.preserves_integers:
+        return []
+    xs, attrs = c.variables()
+    columns = zip(c.columns, attrs, strict=True)
+    have = [f"(integer {x})" for x in xs]
+    have += [f"(whole {a})" for name, a in columns if name in operator.factors]
+    return [_line(c, have, ["(integer e)"], "types", "integer")]
 
 
 def _varying(c: Constructor) -> list[str]:

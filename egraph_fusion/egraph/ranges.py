@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from egraph_fusion.egraph.computed import small_constants
 from egraph_fusion.egraph.demand import bounds_of
-from egraph_fusion.ir.graph import Array, Graph, Node
-from egraph_fusion.ir.ops import Law, declared
+from egraph_fusion.ir.graph import Array, Attrs, Graph, Node
+from egraph_fusion.ir.ops import Law, Operator, declared
 from egraph_fusion.ir.ops.operator import Interval
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.guards import GUARDS
@@ -115,6 +115,13 @@ def _node_facts(graph: Graph, n: Node, operands: list[Facts]) -> Facts:
         interval=interval,
         constant=all(f.constant for f in operands),
         tame=bounded or all(f.tame for f in operands),
-        integer=Law.INTEGER in operator.laws
-        or (operator.preserves_integers and all(f.integer for f in operands)),
+        integer=_integers(operator, n.attrs, operands),
     )
+
+
+def _integers(operator: Operator, attrs: Attrs, operands: Sequence[Facts]) -> bool:
+    if Law.INTEGER in operator.laws:
+        return True
+    factors = (attrs.get(name) for name in operator.factors)
+    whole = all(isinstance(v, float) and v.is_integer() for v in factors)
+    return operator.preserves_integers and whole and all(f.integer for f in operands)

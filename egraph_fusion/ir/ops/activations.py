@@ -163,7 +163,13 @@ elementwise(
     takes=is_float,
 )
 elementwise("HardSwish", _hard_swish, laws=ZERO, body=_hard_swish_body, takes=is_float)
-elementwise("LeakyRelu", _leaky_relu, laws=ZERO, attrs=(_float("alpha", 0.01),), takes=is_float)
+elementwise(
+    "LeakyRelu",
+    _leaky_relu,
+    laws=ZERO | INTEGERS,
+    attrs=(_float("alpha", 0.01),),
+    takes=is_float,
+)
 elementwise("PRelu", _prelu, 2, laws=INTEGERS)
 elementwise("Elu", _elu, laws=ZERO, attrs=(_float("alpha", 1.0),), takes=is_float)
 elementwise("Celu", _celu, laws=ZERO, attrs=(_float("alpha", 1.0),), takes=is_float)

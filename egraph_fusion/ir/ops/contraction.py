@@ -155,6 +155,7 @@ register(
         name="Gemm",
         kind=Kind.CONTRACTION,
         arity=(2, 3),
+        laws=Law.INTEGER_PRESERVING,
         infer=_gemm_infer,
         evaluate=_gemm,
         mapping=MANY,

@@ -26,9 +26,9 @@ class MappingType(Enum):
 class Law(Flag):
     """Algebraic laws of an operator, over the reals unless a rule says more.
 
-    INTEGER (every result is one) and INTEGER_PRESERVING (of integers it is one) hold in floats,
-    too, but for what overflows: there every number that is too large to have a fraction is an
-    integer, so that a sum or product of integers is rounded to one.
+    INTEGER (every result is one) and INTEGER_PRESERVING (of integers, attributes among them, it is
+    one) hold in floats, too, but for what overflows: there every number that is too large to have a
+    fraction is an integer, so that a sum or product of integers is rounded to one.
     """
 
     NONE = 0
@@ -218,9 +218,14 @@ class Operator:
 
     @property
     def preserves_integers(self) -> bool:
-        """Whether results are integers if all operands are: what moves elements changes none."""
-        moves = self.kind in (Kind.MOVEMENT, Kind.LOOKUP)
+        """Whether results are integers if all operands and `factors` are."""
+        moves = self.kind in (Kind.MOVEMENT, Kind.LOOKUP)  # and changes no element
         return moves or Law.INTEGER_PRESERVING in self.laws
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The attributes that are numbers to compute with: floats."""
+        return tuple(a.name for a in self.attrs if a.kind == "float")
 
     def aside(self, place: int) -> DType | None:
         """Return the dtype of its own that the operand at `place` has, if any."""

@@ -14,7 +14,8 @@ by the fallback.
 *Meaning* says from what kernels are generated: a scalar function, an index map, a combined scalar
 operator, a body of other operators, or a kernel of its own. Attributes are those after import;
 what older or newer opsets have as an operand is an attribute here. *Integer*: every finite result
-is an integer, *integer preserving*: it is one of integers; the movement and lookup families are.
+is an integer, *integer preserving*: it is one of integers, attributes among them; movement and
+lookup are that, too.
 """
 
 
