@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,4 +118,43 @@ def test_without_a_driver_the_error_says_what_to_install(monkeypatch: pytest.Mon
 
     monkeypatch.setitem(sys.modules, "pyopencl", NoDriver())
     with pytest.raises(ef.CompileError, match="no OpenCL device was found: pip install"):
+        opencl_target.describe_device()
+
+
+class _Fake:
+    """As much of pyopencl as choosing a device needs: drivers refuse the devices called "new"."""
+
+    class Error(Exception):
+        """What pyopencl raises."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def get_platforms(self) -> list[object]:
+        platform = SimpleNamespace(name="Old", version="OpenCL 3.0 Old 1")
+        devices = [SimpleNamespace(name=n, platform=platform) for n in self.names]
+        return [SimpleNamespace(get_devices=lambda: devices)]
+
+    def Context(self, devices: list[object]) -> object:  # noqa: N802
+        return devices[0]
+
+    def Program(self, device: Any, _text: str) -> object:  # noqa: N802
+        def build() -> None:
+            if device.name == "new":
+                raise self.Error("unknown target CPU 'generic'")
+
+        return SimpleNamespace(build=build)
+
+
+def test_a_driver_that_does_not_know_the_processor_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", _Fake("new", "old"))
+    assert opencl_target.describe_device() == "Old: old"
+
+
+def test_where_no_driver_can_build_the_error_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", _Fake("new"))
+    wanted = "no OpenCL driver can build a kernel here:\nOpenCL 3.0 Old 1, new: unknown target"
+    with pytest.raises(ef.CompileError, match=wanted):
         opencl_target.describe_device()

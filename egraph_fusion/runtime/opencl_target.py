@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ VECTOR_FLOATS = 16
 UNIT_KERNELS = 30
 """Kernels in one OpenCL program: a driver takes longer for many programs than for many kernels."""
 MAX_WORK_ITEMS = 1024
+PROBE = "__kernel void probe(__global float *x) { x[get_global_id(0)] = 0; }"
 _INSTALL = "pip install 'egraph-fusion[opencl]' (pyopencl and, on a machine without a driver, PoCL)"
 
 
@@ -86,15 +88,25 @@ def describe_device() -> str:
     return f"{device.platform.name.strip()}: {device.name.strip()}"
 
 
+@cache
 def _device(cl: Any) -> Any:
+    """Return the first device whose driver can build a kernel; one may not know this processor."""
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise CompileError(f"no OpenCL driver is installed: {_INSTALL}") from error
     devices = [d for p in platforms for d in p.get_devices()]
-    if not devices:
-        raise CompileError(f"no OpenCL device was found: {_INSTALL}")
-    return devices[0]
+    refusals: list[str] = []
+    for device in devices:
+        try:
+            cl.Program(cl.Context([device]), PROBE).build()
+        except cl.Error as error:
+            refusals.append(f"{device.platform.version.strip()}, {device.name.strip()}: {error}")
+        else:
+            return device
+    if refusals:
+        raise CompileError("no OpenCL driver can build a kernel here:\n" + "\n".join(refusals))
+    raise CompileError(f"no OpenCL device was found: {_INSTALL}")
 
 
 class OpenCLNative:
