@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from egraph_fusion.egraph.demand import Demand, function_demand, guard_demand
 from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import Constructor
+from egraph_fusion.egraph.value_guards import VALUE_FORMS
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind
@@ -28,21 +29,6 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import Source, foreign_parts
 
 GROUPS_OF = {"numeric": 4, "any": None, "float": 0, "int": 1, "uint": 2, "bool": 3}
-_LO, _HI = "(= {0}_lo (lo {0}))", "(= {0}_hi (hi {0}))"
-VALUE_ATOMS = {
-    "nonneg": f"{_LO} (>= {{0}}_lo 0.0)",
-    "positive": f"{_LO} (> {{0}}_lo 0.0)",
-    "nonzero": "(nonzero {0})",
-    "finite": f"{_LO} {_HI} (> {{0}}_lo -inf) (< {{0}}_hi inf)",
-    "integer": "(integer {0})",
-    "in_range_of": f"{_LO} {_HI} (= {{1}}_t (ty {{1}})) (= {{1}}_d (ty-dtype {{1}}_t))"
-    " (>= {0}_lo (first-integer {1}_d)) (< {0}_hi (end-of-integers {1}_d))",
-    "uniform": "(= {0}_splat (splat {0}))",
-    "constant": "(constant {0})",
-    "varying": "(varies {0})",
-    "one_consumer": "(open {0})",
-}
-"""What guards on elements and on the graph ask of the classes of their operands."""
 
 
 @dataclass
@@ -216,7 +202,7 @@ def add_guard(m: Match, g: Guard) -> None:
         m.atoms.append(f"({test} {left} {right})")
         return
     if g.kind.form is not Form.TYPE:
-        m.atoms.append(VALUE_ATOMS[g.name].format(*(m.bound[p] for p in g.patterns)))
+        m.atoms.append(VALUE_FORMS[g.name].atoms.format(*(m.bound[p] for p in g.patterns)))
         return
     args = " ".join(_argument(m, a) for a in g.args)
     if g.name == "same_shape":

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from egraph_fusion.egraph.range_check import fits
 from egraph_fusion.egraph.rule_match import GROUPS_OF, checked_operands
+from egraph_fusion.egraph.value_guards import VALUE_FORMS
 from egraph_fusion.experiment.expressions import REFUSALS
 from egraph_fusion.experiment.matching import (
     Binding,
@@ -17,7 +18,6 @@ from egraph_fusion.experiment.matching import (
 from egraph_fusion.experiment.view import Terms
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import Form, Guard
-from egraph_fusion.rulesets.guards_operands import range_of_integers
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor, walk
 from egraph_fusion.rulesets.rule import Rule
 
@@ -88,7 +88,7 @@ def _unmet_guard(
         return
     if g.kind.form in (Form.VALUE, Form.GRAPH):
         eclass, *others = (b.classes[p] for p in g.patterns)
-        if not _value_holds(terms, g.name, eclass, *others):
+        if not VALUE_FORMS[g.name].holds(terms, eclass, *others):
             yield f"{g} is not known: {_known(terms, g, eclass, text(eclass))}"
         return
     try:
@@ -121,39 +121,9 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def _value_holds(terms: Terms, guard: str, eclass: int, *others: int) -> bool:
-    low, high = terms.interval(eclass)
-    match guard:
-        case "nonneg":
-            return low >= 0
-        case "positive":
-            return low > 0
-        case "finite":
-            return low > -math.inf and high < math.inf
-        case "in_range_of":
-            kind = terms.type_of(others[0])
-            integers = None if kind is None else range_of_integers(kind.dtype)
-            return integers is not None and integers[0] <= low and high < integers[1]
-        case "uniform":
-            return terms.splat(eclass) is not None
-        case _:
-            return terms.holds(FACT_OF.get(guard, guard), eclass)
-
-
-FACT_OF = {"varying": "varies", "one_consumer": "open"}
-"""The fact that each guard looks up, where the names differ."""
-
-WHY_NOT = {
-    "constant": "depends on an input",
-    "varying": "is computed from constants alone",
-    "integer": "may hold fractions, as far as is known",
-    "one_consumer": "is read by several nodes, or is an output or an input",
-}
-
-
 def _known(terms: Terms, g: Guard, eclass: int, text: str) -> str:
-    if g.name in WHY_NOT:
-        return f"{text} {WHY_NOT[g.name]}"
+    if VALUE_FORMS[g.name].otherwise:
+        return f"{text} {VALUE_FORMS[g.name].otherwise}"
     low, high = terms.interval(eclass)
     bounds = "has no known bounds" if low == -high == -math.inf else f"lies in [{low:g}, {high:g}]"
     return f"{text} {bounds}"

@@ -14,6 +14,7 @@ from egraph_fusion.egraph.interning import Interner, Typed
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.egraph.saturate import Saturation
 from egraph_fusion.egraph.state import OUT, ENode, EState
+from egraph_fusion.egraph.value_guards import Known
 from egraph_fusion.ir.graph import Constant, Graph
 from egraph_fusion.ir.ops.operator import Interval
 from egraph_fusion.ir.tensors import TensorType
@@ -21,7 +22,7 @@ from egraph_fusion.ir.tensors import TensorType
 Key = tuple[Constructor | str, tuple[int, ...], tuple[int, ...]]
 
 
-class Terms(Protocol):
+class Terms(Known, Protocol):
     """Classes of equal terms, and what is known of each; what a pattern is matched against."""
 
     @property
@@ -31,22 +32,6 @@ class Terms(Protocol):
 
     def members(self, eclass: int) -> Sequence[ENode]:
         """Return the nodes of a class."""
-        ...
-
-    def type_of(self, eclass: int) -> TensorType | None:
-        """Return the type of a class of tensors, if it is known."""
-        ...
-
-    def interval(self, eclass: int) -> Interval:
-        """Return the bounds of the elements."""
-        ...
-
-    def splat(self, eclass: int) -> int | None:
-        """Return the interned number that all elements are, if that is known."""
-        ...
-
-    def holds(self, fact: str, eclass: int) -> bool:
-        """Whether a fact ("constant", or a table that FACTS names) is known of a class."""
         ...
 
 
