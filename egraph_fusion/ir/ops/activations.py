@@ -193,7 +193,7 @@ elementwise(
     "Gelu",
     _gelu,
     laws=ZERO,
-    attrs=(Attr("approximate", "str", "none"),),
+    attrs=(Attr("approximate", "str", "none", values=("none", "tanh")),),
     body=body_of(_gelu),
     takes=is_float,
 )

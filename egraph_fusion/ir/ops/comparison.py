@@ -8,7 +8,7 @@ from typing import Any
 
 from egraph_fusion.ir.graph import Attrs
 from egraph_fusion.ir.ops.elementwise import AC, call, elementwise
-from egraph_fusion.ir.ops.operator import Attr, Law, Scalars
+from egraph_fusion.ir.ops.operator import Attr, Law, Scalars, switch
 from egraph_fusion.ir.tensors import DType
 
 
@@ -47,11 +47,17 @@ elementwise("BitwiseAnd", call("bit_and"), 2, laws=AC | Law.IDEMPOTENT, takes=_i
 elementwise("BitwiseOr", call("bit_or"), 2, laws=AC | Law.IDEMPOTENT, takes=_is_integer)
 elementwise("BitwiseXor", call("bit_xor"), 2, laws=AC, takes=_is_integer)
 elementwise("BitwiseNot", call("bit_not"), laws=Law.INVOLUTION, takes=_is_integer)
-elementwise("BitShift", _shift, 2, attrs=(Attr("direction", "str"),), takes=_is_integer)
+elementwise(
+    "BitShift",
+    _shift,
+    2,
+    attrs=(Attr("direction", "str", values=("LEFT", "RIGHT")),),
+    takes=_is_integer,
+)
 elementwise("IsNaN", call("isnan"), result=DType.BOOL)
 elementwise(
     "IsInf",
     _is_inf,
-    attrs=(Attr("detect_negative", "int", 1), Attr("detect_positive", "int", 1)),
+    attrs=(switch("detect_negative", 1), switch("detect_positive", 1)),
     result=DType.BOOL,
 )

@@ -32,6 +32,7 @@ from egraph_fusion.ir.tensors import DType, TensorType
 
 AXIS = Attr("axis", "int", -1, axis_of="operand")
 EPSILON = Attr("epsilon", "float", 1e-5)
+STASH = Attr("stash_type", "int", 1, values=(1, 10, 16))
 MANY = fixed_mapping(MappingType.MANY_TO_MANY)
 
 

@@ -17,6 +17,7 @@ from egraph_fusion.ir.ops.operator import (
     Operator,
     fixed_mapping,
     register,
+    switch,
 )
 from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
@@ -163,8 +164,8 @@ register(
         attrs=(
             Attr("alpha", "float", 1.0),
             Attr("beta", "float", 1.0),
-            Attr("transA", "int", 0),
-            Attr("transB", "int", 0),
+            switch("transA"),
+            switch("transB"),
         ),
         keeps_rank=True,
     )

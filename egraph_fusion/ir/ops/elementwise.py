@@ -39,6 +39,7 @@ from egraph_fusion.ir.ops.operator import (
     Scalar,
     Scalars,
     register,
+    switch,
 )
 from egraph_fusion.ir.ops.reading import (
     TypeRuleError,
@@ -213,7 +214,7 @@ elementwise("Sub", call("sub"), 2, laws=INTEGERS, interval=corners(lambda p, q: 
 elementwise("Mul", call("mul"), 2, laws=AC | INTEGERS, interval=corners(lambda p, q: p * q))
 elementwise("Div", call("div"), 2, interval=quotient_interval)
 elementwise("Pow", call("pow"), 2, dtype_of=first_dtype, interval=pow_interval)
-elementwise("Mod", _mod, 2, laws=INTEGERS, attrs=(Attr("fmod", "int", 0),))
+elementwise("Mod", _mod, 2, laws=INTEGERS, attrs=(switch("fmod"),))
 for _name, _scalar, _interval in (("Max", "max", max_interval), ("Min", "min", min_interval)):
     elementwise(
         _name,
@@ -272,11 +273,12 @@ elementwise(
     interval=where_interval,
 )
 # Conversion and no-ops
+CASTS = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
 elementwise(
     "Cast",
     _cast,
     laws=INTEGERS,
-    attrs=(Attr("to", "str"),),
+    attrs=(Attr("to", "str", values=CASTS),),
     dtype_of=_cast_dtype,
     result="other",
 )

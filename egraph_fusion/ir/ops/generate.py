@@ -19,11 +19,13 @@ from egraph_fusion.ir.ops.operator import (
     fixed_mapping,
     no_flops,
     register,
+    switch,
 )
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer
 from egraph_fusion.ir.tensors import DType, TensorType
 
 MANY = fixed_mapping(MappingType.MANY_TO_MANY)
+DIAGONAL = Attr("k", "int", 0, values=(0, 1, -1, 2))
 
 
 def _picked(attrs: Attrs) -> slice:
@@ -111,7 +113,7 @@ register(
         evaluate=_eye,
         mapping=fixed_mapping(MappingType.ONE_TO_ONE),
         flops=no_flops,
-        attrs=(Attr("dtype", "str", ""), Attr("k", "int", 0)),
+        attrs=(Attr("dtype", "str", "", values=("", "float32", "int64")), DIAGONAL),
         laws=Law.INTEGER,
         pull=_eye_pull,
         result="other",
@@ -150,7 +152,7 @@ register(
         evaluate=_trilu,
         mapping=fixed_mapping(MappingType.ONE_TO_ONE),
         flops=no_flops,
-        attrs=(Attr("upper", "int", 1), Attr("k", "int", 0)),
+        attrs=(switch("upper", 1), DIAGONAL),
         pull=_trilu_pull,
         keeps_rank=True,
     )

@@ -10,6 +10,7 @@ from egraph_fusion.ir.graph import Array, Attrs, AttrValue
 from egraph_fusion.ir.ops.composite import (
     AXIS,
     EPSILON,
+    STASH,
     common_dtype,
     composite,
     dtype_of,
@@ -76,7 +77,7 @@ composite(
     (3, 3),
     _group,
     _group_body,
-    (EPSILON, Attr("num_groups", "int"), Attr("stash_type", "int", 1)),
+    (EPSILON, Attr("num_groups", "int"), STASH),
     infer=_group_infer,
 )
 
@@ -115,8 +116,11 @@ composite(
 )
 
 
+NORMS = (2, 1)
+
+
 def _lp_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    if integer(attrs, "p") not in (1, 2):
+    if integer(attrs, "p") not in NORMS:
         raise TypeRuleError(f"LpNormalization: p must be 1 or 2, not {attrs['p']!r}")
     return (first(types),)
 
@@ -139,7 +143,14 @@ def _lp_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
     return (b.op("Div", x[0], b.op("Where", b.op("Equal", norm, zero), one, norm)),)
 
 
-composite("LpNormalization", (1, 1), _lp, _lp_body, (AXIS, Attr("p", "int", 2)), infer=_lp_infer)
+composite(
+    "LpNormalization",
+    (1, 1),
+    _lp,
+    _lp_body,
+    (AXIS, Attr("p", "int", 2, values=NORMS)),
+    infer=_lp_infer,
+)
 
 
 def _borders(attrs: Attrs) -> tuple[int, int]:

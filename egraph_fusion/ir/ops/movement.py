@@ -20,6 +20,7 @@ from egraph_fusion.ir.ops.operator import (
     fixed_mapping,
     no_flops,
     register,
+    switch,
 )
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, integers
 from egraph_fusion.ir.tensors import TensorType, broadcast
@@ -257,7 +258,7 @@ reindexing(
     lambda x, a: x.reshape(_evaluated(reshaped, x, a)),
     _by_position,
     MappingType.REORGANIZE,
-    (Attr("shape", "ints"), Attr("allowzero", "int", 0)),
+    (Attr("shape", "ints"), switch("allowzero")),
 )
 reindexing(
     "Flatten",

@@ -11,6 +11,7 @@ from egraph_fusion.ir.graph import Array, Attrs
 from egraph_fusion.ir.ops.composite import (
     AXIS,
     EPSILON,
+    STASH,
     common_dtype,
     composite,
     dtype_of,
@@ -95,7 +96,7 @@ composite(
     (2, 3),
     _layer_norm,
     _layer_norm_body,
-    (AXIS, EPSILON, Attr("stash_type", "int", 1)),
+    (AXIS, EPSILON, STASH),
     infer=_layer_norm_infer,
 )
 
@@ -127,7 +128,7 @@ composite(
     (2, 2),
     _rms_norm,
     _rms_norm_body,
-    (AXIS, EPSILON, Attr("stash_type", "int", 1)),
+    (AXIS, EPSILON, STASH),
     infer=_rms_norm_infer,
 )
 
@@ -180,7 +181,7 @@ composite(
     (5, 5),
     _batch_norm,
     in_common_dtype("BatchNormalization", _batch_norm_body),
-    (EPSILON, Attr("momentum", "float", 0.9), Attr("training_mode", "int", 0)),
+    (EPSILON, Attr("momentum", "float", 0.9), Attr("training_mode", "int", 0, values=(0,))),
     infer=_batch_norm_infer,
     mapping=fixed_mapping(MappingType.ONE_TO_ONE),
 )

@@ -168,13 +168,26 @@ class Attr:
     """A normalised attribute; `kind` is int, float, str, ints, floats or strs.
 
     `axis_of` marks axes, stored non-negative once the rank is known: "operand" counts the first
-    operand's dimensions, "result" those of the result (Unsqueeze, OneHot).
+    operand's dimensions, "result" those of the result (Unsqueeze, OneHot).  `values` are those that
+    are admitted, the usual one first, or, where any integer is, some that differ in what they mean;
+    none where the operands decide (axes, shapes, windows) and for floats, of which all are.
     """
 
     name: str
     kind: str
     default: AttrValue | None = None
     axis_of: Literal["", "operand", "result"] = ""
+    values: tuple[AttrValue, ...] = ()
+
+    @property
+    def switch(self) -> bool:
+        """Whether the values are no and yes."""
+        return set(self.values) == {0, 1}
+
+
+def switch(name: str, default: int = 0) -> Attr:
+    """Return the declaration of an attribute that is 0 or 1."""
+    return Attr(name, "int", default, values=(0, 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ register(
         evaluate=_evaluate,
         mapping=_mapping,
         flops=no_flops,
-        attrs=(Attr("mode", "str", "constant"), Attr("pads", "ints")),
+        attrs=(Attr("mode", "str", "constant", values=MODES), Attr("pads", "ints")),
         pull=_pull,
         keeps_rank=True,
     )

@@ -21,6 +21,7 @@ from egraph_fusion.ir.ops.operator import (
     Operator,
     fixed_mapping,
     register,
+    switch,
 )
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, integers, known_shape
 from egraph_fusion.ir.ops.scalars_numpy import accumulator
@@ -39,7 +40,8 @@ from egraph_fusion.ir.tensors import DType, TensorType
 
 MANY = fixed_mapping(MappingType.MANY_TO_MANY)
 KERNEL = Attr("kernel_shape", "ints")
-CEIL = Attr("ceil_mode", "int", 0)
+CEIL = switch("ceil_mode")
+NORM = Attr("p", "int", 2, values=(2, 1, 3))
 Pool = Callable[[Array, tuple[Window, ...], tuple[int, ...], Attrs], Array]
 
 
@@ -139,12 +141,12 @@ def pool_operator(
 pool_operator(
     "MaxPool",
     _max,
-    (Attr("storage_order", "int", 0),),
+    (switch("storage_order"),),
     laws=Law.INTEGER_PRESERVING,
     interval=same_interval,
 )
-pool_operator("AveragePool", _average, (Attr("count_include_pad", "int", 0),), per_result=1)
-pool_operator("LpPool", _lp, (Attr("p", "int", 2),), per_tap=1, per_result=1)
+pool_operator("AveragePool", _average, (switch("count_include_pad"),), per_result=1)
+pool_operator("LpPool", _lp, (NORM,), per_tap=1, per_result=1)
 
 
 def _spatial(b: Builder, x: str) -> tuple[int, ...]:
@@ -228,4 +230,4 @@ def _global_operator(
 
 _global_operator("GlobalAveragePool", _global_mean, _global("ReduceMean"))
 _global_operator("GlobalMaxPool", _global_max, _global("ReduceMax"), laws=Law.INTEGER_PRESERVING)
-_global_operator("GlobalLpPool", _global_lp, _global_lp_body, (Attr("p", "int", 2),))
+_global_operator("GlobalLpPool", _global_lp, _global_lp_body, (NORM,))

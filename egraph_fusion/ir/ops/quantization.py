@@ -16,6 +16,7 @@ from egraph_fusion.ir.ops.operator import (
     Law,
     MappingType,
     fixed_mapping,
+    switch,
 )
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, known_shape, types_of
 from egraph_fusion.ir.ops.tracing import evaluate_body
@@ -23,6 +24,7 @@ from egraph_fusion.ir.tensors import DType, TensorType
 
 ONE_TO_ONE = fixed_mapping(MappingType.ONE_TO_ONE)
 QUANTIZED = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
+BLOCK = Attr("block_size", "int", 0, values=(0,))
 ZERO_POINTS = (*QUANTIZED, DType.INT32)
 
 
@@ -95,10 +97,10 @@ composite(
     _quantize_body,
     (
         Attr("axis", "int", 1),
-        Attr("block_size", "int", 0),
-        Attr("output_dtype", "str", ""),
-        Attr("precision", "str", ""),
-        Attr("saturate", "int", 1),
+        BLOCK,
+        Attr("output_dtype", "str", "", values=("", *(d.value for d in QUANTIZED))),
+        Attr("precision", "str", "", values=("",)),
+        switch("saturate", 1),
     ),
     infer=_quantize_infer,
     result="other",
@@ -132,7 +134,11 @@ composite(
     (2, 3),
     through_body("DequantizeLinear"),
     _dequantize_body,
-    (Attr("axis", "int", 1), Attr("block_size", "int", 0), Attr("output_dtype", "str", "")),
+    (
+        Attr("axis", "int", 1),
+        BLOCK,
+        Attr("output_dtype", "str", "", values=("", "float32", "float16")),
+    ),
     infer=_dequantize_infer,
     laws=Law.INTEGER_PRESERVING,
     result="other",

@@ -24,6 +24,7 @@ from egraph_fusion.ir.ops.operator import (
     Scalars,
     fixed_mapping,
     register,
+    switch,
 )
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, integers, normal_axis
 from egraph_fusion.ir.ops.scalars_count import scalar_count
@@ -32,7 +33,7 @@ from egraph_fusion.ir.ops.tracing import body_flops
 from egraph_fusion.ir.tensors import DType, TensorType
 
 AXES = Attr("axes", "ints", axis_of="operand")
-KEEPDIMS = Attr("keepdims", "int", 1)
+KEEPDIMS = switch("keepdims", 1)
 INTEGERS = Law.INTEGER_PRESERVING
 MANY = fixed_mapping(MappingType.MANY_TO_MANY)
 _COMBINE: dict[str, Callable[..., Any]] = {

@@ -13,7 +13,7 @@ import numpy as np
 from egraph_fusion.ir.dims import Dim, Shape, static
 from egraph_fusion.ir.graph import Array, Attrs, AttrValue
 from egraph_fusion.ir.ops.composite import composite, dtype_of, wide
-from egraph_fusion.ir.ops.operator import Attr, Builder, Kind, MappingType, fixed_mapping
+from egraph_fusion.ir.ops.operator import Attr, Builder, Kind, MappingType, fixed_mapping, switch
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integers, known_shape, number
 from egraph_fusion.ir.tensors import TensorType
 
@@ -26,6 +26,7 @@ COORDINATES = (
     "asymmetric",
     "tf_crop_and_resize",
 )
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 CROP = "tf_crop_and_resize"
 _HALF = Fraction(1, 2)
 
@@ -257,12 +258,12 @@ composite(
     _evaluate,
     _body,
     (
-        Attr("mode", "str", "nearest"),
-        Attr("coordinate_transformation_mode", "str", "half_pixel"),
-        Attr("nearest_mode", "str", "round_prefer_floor"),
+        Attr("mode", "str", "nearest", values=MODES),
+        Attr("coordinate_transformation_mode", "str", "half_pixel", values=COORDINATES),
+        Attr("nearest_mode", "str", "round_prefer_floor", values=ROUNDINGS),
         Attr("cubic_coeff_a", "float", -0.75),
-        Attr("exclude_outside", "int", 0),
-        Attr("antialias", "int", 0),
+        switch("exclude_outside"),
+        switch("antialias"),
         Attr("extrapolation_value", "float", 0.0),
         Attr("sizes", "ints"),
         Attr("scales", "floats"),

@@ -16,6 +16,7 @@ from egraph_fusion.ir.ops.operator import (
     Operator,
     fixed_mapping,
     register,
+    switch,
 )
 from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer
 from egraph_fusion.ir.ops.reduction import reduced_shape
@@ -60,8 +61,8 @@ def _arg_operator(name: str, largest: bool) -> Operator:
             flops=_arg_flops,
             attrs=(
                 Attr("axis", "int", 0, axis_of="operand"),
-                Attr("keepdims", "int", 1),
-                Attr("select_last_index", "int", 0),
+                switch("keepdims", 1),
+                switch("select_last_index"),
             ),
             result=DType.INT64,
         )
@@ -111,8 +112,8 @@ register(
         flops=_cumsum_flops,
         attrs=(
             Attr("axis", "int", axis_of="operand"),
-            Attr("exclusive", "int", 0),
-            Attr("reverse", "int", 0),
+            switch("exclusive"),
+            switch("reverse"),
         ),
         keeps_rank=True,
     )

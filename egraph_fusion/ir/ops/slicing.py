@@ -293,7 +293,7 @@ reindexing(
     _to_space,
     _to_space_source,
     MappingType.SHUFFLE,
-    (Attr("blocksize", "int"), Attr("mode", "str", "DCR")),
+    (Attr("blocksize", "int"), Attr("mode", "str", "DCR", values=("DCR", "CRD"))),
     keeps_rank=True,
 )
 reindexing(

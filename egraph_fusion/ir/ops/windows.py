@@ -15,7 +15,7 @@ from egraph_fusion.ir.ops.reading import TypeRuleError, integers
 STRIDES = Attr("strides", "ints")
 PADS = Attr("pads", "ints")
 DILATIONS = Attr("dilations", "ints")
-AUTO_PAD = Attr("auto_pad", "str", "NOTSET")
+AUTO_PAD = Attr("auto_pad", "str", "NOTSET", values=("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"))
 
 
 @dataclass(frozen=True, slots=True)
