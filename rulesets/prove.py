@@ -26,14 +26,16 @@ from egraph_fusion.rulesets.polynomials import (
     symbol,
 )
 from egraph_fusion.rulesets.rule import Rule
+from egraph_fusion.rulesets.verification import verify
 from egraph_fusion.rulesets.verify_search import settings_of
 from egraph_fusion.rulesets.verify_settings import Setting
+from egraph_fusion.rulesets.verify_sizes import named_sizes
 from egraph_fusion.rulesets.verify_terms import REFUSALS, Program
 
 SHAPES = 40
-"""Settings at which a rule is proven."""
-LARGEST = 24
-"""Elements of the operands of a setting at which a proof is attempted."""
+"""Settings at which a rule is proven, beside those that are rare."""
+LARGEST, LONG = 24, 100
+"""Elements of the operands of a setting at which a proof is attempted; more if an axis is long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Proof:
     """What is proven of a rule: equality for all values, in `settings` shapes and attributes.
 
     `every_shape`: both sides are elementwise, so that one element stands for all.  `domain`: the
-    two sides divide by 0 for the same values, too; otherwise that is tested, not proven.
+    two sides divide by 0 for the same values, too; otherwise that is tested, as `verify` does.
     """
 
     settings: int
@@ -58,7 +60,8 @@ def prove(rule: Rule, seed: int = 0, shapes: int = SHAPES) -> Proof | None:
     """Return the proof that both sides of `rule` are equal; None if it is not rational, or wrong.
 
     Rounding is no part of a proof, and neither are shapes other than those tried, unless all
-    operators are elementwise.  A claim bit for bit is only proven where that is no matter of
+    operators are elementwise; a rule that names sizes is tried at larger ones, or not proven.
+    A claim bit for bit is only proven where that is no matter of
     rounding: of integers, which are a ring as long as nothing divides, and of mere movement.
     """
     domain, settings = True, 0
@@ -69,15 +72,20 @@ def prove(rule: Rule, seed: int = 0, shapes: int = SHAPES) -> Proof | None:
         drawn = settings_of(instance, seed)
         if not _rational(instance, drawn):
             return None
+        tried = _tried(drawn, shapes)
+        if not _exceeded(instance, tried):
+            return None
         try:
-            proven = [_proven(instance, s) for s in _tried(drawn, shapes)]
+            proven = [_proven(instance, s) for s in tried]
         except REFUSALS:
             return None
         if not all(p.equal for p in proven) or not any(p.defined for p in proven):
             return None
         domain = domain and all(p.domain for p in proven)
         settings += sum(p.defined for p in proven)
-    return Proof(settings, all(map(_elementwise, instances)), domain) if settings else None
+    if not settings or not (domain or verify(rule, seed=seed, check_guards=False).ok):
+        return None
+    return Proof(settings, all(map(_elementwise, instances)), domain)
 
 
 def _algebraic(rule: Rule) -> bool:
@@ -104,8 +112,21 @@ def _tried(drawn: Sequence[Setting], shapes: int) -> list[Setting]:
     """Return the largest settings, and those in which results are made of no elements."""
     refused = [s for s in drawn if s.refusal]
     empty = [s for s in drawn if _of_nothing(s)]
-    full = [s for s in drawn if s.size[0] <= LARGEST and not _of_nothing(s)]
-    return refused[:1] or [*empty[:shapes], *full[-shapes:]]
+    full = [s for s in drawn if not _of_nothing(s)]
+    rare = [s for s in full if _rare(s) and s.size[0] <= LONG]
+    usual = [s for s in full if not _rare(s) and s.size[0] <= LARGEST]
+    return refused[:1] or [*empty[:shapes], *rare, *usual[-shapes:]]
+
+
+def _rare(s: Setting) -> bool:
+    """Whether a setting was looked for since few are like it."""
+    return s.long or s.tall or s.mixes_windows
+
+
+def _exceeded(rule: Rule, tried: Sequence[Setting]) -> bool:
+    """Whether some extent is larger than all sizes that the rule names."""
+    extents = [d for s in tried for t in s.left.types for d in t.static_shape or ()]
+    return max(extents, default=0) > max(named_sizes(rule), default=-1)
 
 
 def _of_nothing(s: Setting) -> bool:

@@ -1,9 +1,12 @@
-"""Random attributes for every operator that a rule may leave open, given its operands' types."""
+"""Random attributes for every operator that a rule may leave open, given its operands' types.
+
+The registry says which values an attribute may have; what depends on the operands is drawn here.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -11,15 +14,13 @@ from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import Attr
 from egraph_fusion.ir.tensors import TensorType
+from egraph_fusion.rulesets.verify_asked import Asked, Chosen, Rule, Sizes
 from egraph_fusion.rulesets.verify_terms import IllTypedError
+from egraph_fusion.rulesets.verify_windows import WINDOWS
 
-Sizes = tuple[int, ...]
-Chosen = dict[str, AttrValue]
-Rule = Callable[[Random, Sizes, Sequence[Sizes]], Chosen]
-
-CASTS = ("float32", "float16", "float64", "int32", "int64", "int8", "uint8", "bool")
 NUMBERS = (0.5, 2.0, 0.25, 1.0, -0.5, -1.0, 0.0, 3.0)
-"""Element types to cast to, and values of numeric attributes besides the default."""
+"""Values of numeric attributes besides the default."""
+LETTERS = "ijklmnopqr"
 
 
 def choose_attributes(
@@ -27,33 +28,35 @@ def choose_attributes(
 ) -> Chosen:
     """Return attributes for `op` that mostly fit its operands; `given` ones are decided already.
 
-    Raises IllTypedError for an operator whose attributes are not known how to choose.
+    Raises IllTypedError for an attribute that is not known how to choose.
     """
-    shapes = [t.static_shape or () for t in types]
-    x = shapes[0] if shapes else ()
-    found: Chosen = CHOICES[op](rng, x, shapes) if op in CHOICES else {}
+    asked = Asked(rng, [t.static_shape or () for t in types], given)
+    found: Chosen = CHOICES[op](asked) if op in CHOICES else {}
     for attr in OPERATORS[op].attrs:
-        if attr.name not in found and attr.name not in given:
-            value = _generic(rng, attr, x, found)
-            if value is not None:
-                found[attr.name] = value
+        if attr.name not in found and attr.name not in given and attr.name not in RESOLVED:
+            found[attr.name] = _generic(asked, op, attr)
     return found
 
 
-def _generic(rng: Random, attr: Attr, x: Sizes, found: Chosen) -> AttrValue | None:
-    rank = len(x) + (1 if attr.axis_of == "result" else 0)
+RESOLVED = ("kernel_shape", "output_shape", "end", "sizes", "scales", "roi")
+"""Attributes that may be absent: the weights say it, the pads, the whole shape, or one another."""
+
+
+def _generic(a: Asked, op: str, attr: Attr) -> AttrValue:
+    rank = len(a.x) + (1 if attr.axis_of == "result" else 0)
     if attr.axis_of and attr.kind == "int":
         if not rank:
             raise IllTypedError("a tensor of rank 0 has no axis")
-        return rng.randrange(rank)
+        return a.rng.randrange(rank)
     if attr.axis_of:
-        return _some_axes(rng, rank, x)
-    if attr.name in ("keepdims", "transA", "transB", "exclusive", "reverse", "select_last_index"):
-        return rng.randrange(2)
+        return _some_axes(a.rng, rank, a.x)
+    if attr.switch:
+        return a.rng.randrange(2)
+    if attr.values:
+        return attr.values[0] if a.often(0.5) else a.rng.choice(attr.values)
     if attr.kind == "float" and isinstance(attr.default, float):
-        return attr.default if rng.random() < 0.4 else rng.choice(NUMBERS)
-    del found
-    return attr.default
+        return attr.default if a.often(0.4) else a.rng.choice(NUMBERS)
+    raise IllTypedError(f"no values are known for {attr.name} of {op}")
 
 
 def _some_axes(rng: Random, rank: int, x: Sizes = ()) -> Sizes:
@@ -62,11 +65,11 @@ def _some_axes(rng: Random, rank: int, x: Sizes = ()) -> Sizes:
     return tuple(a for a in range(rank) if rng.random() < (0.75 if a in empty else 0.5))
 
 
-def _transpose(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    perm = list(range(len(x)))
-    if rng.random() < 0.5:
-        rng.shuffle(perm)
-    elif len(x) > 1:
+def _transpose(a: Asked) -> Chosen:
+    perm = list(range(len(a.x)))
+    if a.often(0.5):
+        a.rng.shuffle(perm)
+    elif len(perm) > 1:
         perm[-1], perm[-2] = perm[-2], perm[-1]
     return {"perm": tuple(perm)}
 
@@ -84,41 +87,45 @@ def factorised(rng: Random, size: int) -> Sizes:
     return tuple(shape)
 
 
-def _reshape(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    shape = x if rng.random() < 0.2 else factorised(rng, math.prod(x))
-    if shape and 0 not in shape and rng.random() < 0.2:
-        at = rng.randrange(len(shape))
+def _reshape(a: Asked) -> Chosen:
+    shape = a.x if a.often(0.2) else factorised(a.rng, math.prod(a.x))
+    empty = 0 in shape
+    if shape and not empty and a.often(0.2):
+        at = a.rng.randrange(len(shape))
         shape = (*shape[:at], -1, *shape[at + 1 :])
-    return {"shape": shape, "allowzero": int(0 in shape)}
+    return {"shape": shape, "allowzero": int(empty or a.often(0.1))}
 
 
-def _expand(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    shape = [rng.randrange(1, 4) if d == 1 and rng.random() < 0.7 else d for d in x]
-    if len(shape) < 4 and rng.random() < 0.4:
+def _expand(a: Asked) -> Chosen:
+    rng = a.rng
+    shape = [rng.randrange(1, 4) if d == 1 and rng.random() < 0.7 else d for d in a.x]
+    if len(shape) < 4 and a.often(0.4):
         shape = [rng.randrange(1, 3), *shape]
+    if a.often(0.15):  # the operand may be the larger one
+        shape = [1 if rng.random() < 0.5 else d for d in shape][rng.randrange(2) :]
     return {"shape": tuple(shape)}
 
 
-def _tile(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    return {"repeats": tuple(rng.choice((1, 1, 2, 0)) for _ in x)}
+def _tile(a: Asked) -> Chosen:
+    return {"repeats": tuple(a.rng.choice((1, 1, 2, 0)) for _ in a.x)}
 
 
-def _squeeze(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    return {"axes": tuple(a for a, d in enumerate(x) if d == 1 and rng.random() < 0.7)}
+def _squeeze(a: Asked) -> Chosen:
+    return {"axes": tuple(i for i, d in enumerate(a.x) if d == 1 and a.often(0.7))}
 
 
-def _unsqueeze(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    count = rng.randrange(3)
-    return {"axes": tuple(sorted(rng.sample(range(len(x) + count), count)))}
+def _unsqueeze(a: Asked) -> Chosen:
+    count = a.rng.randrange(3)
+    return {"axes": tuple(sorted(a.rng.sample(range(len(a.x) + count), count)))}
 
 
-def _flatten(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    return {"axis": rng.randrange(len(x) + 1)}
+def _flatten(a: Asked) -> Chosen:
+    return {"axis": a.rng.randrange(len(a.x) + 1)}
 
 
-def _slice(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    axes = _some_axes(rng, len(x)) if rng.random() < 0.8 else ()
-    cuts = [_cut(rng, x[a]) for a in axes]
+def _slice(a: Asked) -> Chosen:
+    axes = a.wholes("axes", lambda: _some_axes(a.rng, len(a.x)) if a.often(0.8) else ())
+    cuts = [_cut(a.rng, a.x[i]) for i in axes if -len(a.x) <= i < len(a.x)]
     starts, ends, steps = zip(*cuts, strict=True) if cuts else ((), (), ())
     return {"axes": axes, "starts": starts, "ends": ends, "steps": steps}
 
@@ -130,78 +137,89 @@ def _cut(rng: Random, n: int) -> tuple[int, int, int]:
     return whole or (*anywhere, rng.choice((1, 1, 1, 2, -1)))
 
 
-def _pad(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    amounts = tuple(rng.choice((0, 0, 1, 2, -1)) for _ in range(2 * len(x)))
-    if rng.random() < 0.3:
-        amounts = (0,) * (2 * len(x))
-    mode = rng.choice(("constant", "constant", "edge", "reflect"))
-    return {"pads": amounts, "mode": mode}
+def _pad(a: Asked) -> Chosen:
+    amounts = tuple(a.rng.choice((0, 0, 1, 2, -1)) for _ in range(2 * len(a.x)))
+    return {"pads": (0,) * len(amounts) if a.often(0.3) else amounts}
 
 
-def _split(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    if not x:
+def _split(a: Asked) -> Chosen:
+    """Return two parts mostly, and one or more than a pattern may name."""
+    if not a.x:
         raise IllTypedError("a tensor of rank 0 cannot be split")
-    axis = rng.randrange(len(x))
-    if rng.random() < 0.5 and x[axis] % 2 == 0:
-        return {"axis": axis, "split": (x[axis] // 2,) * 2}
-    first = rng.randrange(x[axis] + 1)
-    return {"axis": axis, "split": (first, x[axis] - first)}
+    axis = a.whole("axis", lambda: a.rng.randrange(len(a.x)))
+    extent = a.x[axis] if -len(a.x) <= axis < len(a.x) else 0
+    count = a.rng.choices((2, 3, 4, 1), (8, 5, 2, 1))[0]
+    if a.often(0.5) and extent % count == 0:
+        return {"axis": axis, "split": (extent // count,) * count}
+    stops = sorted(a.rng.randrange(extent + 1) for _ in range(count - 1))
+    parts = zip([0, *stops], [*stops, extent], strict=True)
+    return {"axis": axis, "split": tuple(end - start for start, end in parts)}
 
 
-def _windows(rng: Random, rank: int) -> Chosen:
-    if rng.random() < 0.25:
-        return {"strides": (1,) * rank, "dilations": (1,) * rank, "pads": (0,) * (2 * rank)}
-    return {
-        "strides": tuple(rng.choice((1, 1, 2)) for _ in range(rank)),
-        "dilations": tuple(rng.choice((1, 1, 2)) for _ in range(rank)),
-        "pads": tuple(rng.choice((0, 1)) for _ in range(2 * rank)),
-    }
+def _block(a: Asked) -> Chosen:
+    return {"blocksize": a.rng.choice((1, 2, 2))}
 
 
-def _conv(rng: Random, x: Sizes, shapes: Sequence[Sizes]) -> Chosen:
-    w = shapes[1]
-    group = x[1] // w[1] if len(x) > 2 and len(w) == len(x) and w[1] else 1
-    return {"group": max(1, group), **_windows(rng, max(0, len(x) - 2))}
+def _gather_nd(a: Asked) -> Chosen:
+    """Return a number of leading axes that are the same."""
+    most = min(len(a.x), len(a.shapes[1])) - 1
+    same = next((i for i in range(most) if a.x[i] != a.shapes[1][i]), max(0, most))
+    return {"batch_dims": a.rng.randrange(same + 1)}
 
 
-def _conv_transpose(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    rank = max(0, len(x) - 2)
-    extra = tuple(rng.choice((0, 0, 1)) for _ in range(rank))
-    return {"group": 1, "output_padding": extra, **_windows(rng, rank)}
+def _shape(a: Asked) -> Chosen:
+    ends, rank = ("start", "end"), len(a.x)
+    return {n: a.rng.randrange(-rank - 1, rank + 2) for n in ends if a.often(0.5)}
 
 
-def _pool(rng: Random, x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    rank = max(0, len(x) - 2)
-    kernel = tuple(rng.randrange(1, 3) for _ in range(rank))
-    return {
-        "kernel_shape": kernel,
-        "ceil_mode": rng.randrange(2),
-        "count_include_pad": rng.randrange(2),
-        **_windows(rng, rank),
-    }
+def _one_hot(a: Asked) -> Chosen:
+    return {"depth": a.rng.randrange(1, 4)}
 
 
-def _max_pool(rng: Random, x: Sizes, shapes: Sequence[Sizes]) -> Chosen:
-    return {n: v for n, v in _pool(rng, x, shapes).items() if n != "count_include_pad"}
+def _group_normalization(a: Asked) -> Chosen:
+    channels = a.x[1] if len(a.x) > 1 else 1
+    groups = [g for g in range(1, channels + 1) if channels % g == 0]
+    return {"num_groups": a.rng.choice(groups or [1])}
 
 
-def _shift(rng: Random, _x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    return {"direction": rng.choice(("LEFT", "RIGHT"))}
+def _lrn(a: Asked) -> Chosen:
+    return {"size": a.rng.randrange(1, 4)}
 
 
-def _cast(rng: Random, _x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    return {"to": rng.choice(CASTS)}
+def _axis_of_scales(a: Asked) -> Chosen:
+    rank = len(a.x)
+    return {"axis": a.rng.randrange(-rank, rank) if rank else 1}
 
 
-def _block(rng: Random, _x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    return {"blocksize": rng.choice((1, 2))}
+def _resize(a: Asked) -> Chosen:
+    found: Chosen = {"scales": tuple(a.rng.choice((1.0, 2.0, 0.5, 1.5)) for _ in a.x)}
+    if a.often(0.5):
+        found = {"sizes": tuple(d and a.rng.randrange(1, 4) for d in a.x)}
+    if a.often(0.5):
+        found["roi"] = (0.0,) * len(a.x) + tuple(a.rng.choice((0.5, 1.0)) for _ in a.x)
+    return found
 
 
-def _batch_norm(rng: Random, _x: Sizes, _all: Sequence[Sizes]) -> Chosen:
-    return {"training_mode": 0, "epsilon": rng.choice((1e-5, 1e-3, 0.0))}
+def _einsum(a: Asked) -> Chosen:
+    """Return an equation in which axes of the same size may be one."""
+    sizes: dict[str, int] = {}
+    terms: list[str] = []
+    for shape in a.shapes:
+        term = ""
+        for d in shape:
+            alike = [c for c, n in sizes.items() if n == d and c not in term]
+            fresh = LETTERS[len(sizes) % len(LETTERS)]
+            letter = a.rng.choice(alike) if alike and a.often(0.7) else fresh
+            sizes.setdefault(letter, d)
+            term += letter
+        terms.append(term)
+    result = [c for c in sizes if a.often(0.6)]
+    a.rng.shuffle(result)
+    return {"equation": f"{','.join(terms)}->{''.join(result)}"}
 
 
 CHOICES: dict[str, Rule] = {
+    **WINDOWS,
     "Transpose": _transpose,
     "Reshape": _reshape,
     "Expand": _expand,
@@ -212,14 +230,16 @@ CHOICES: dict[str, Rule] = {
     "Slice": _slice,
     "Pad": _pad,
     "Split": _split,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "MaxPool": _max_pool,
-    "AveragePool": _pool,
-    "BitShift": _shift,
-    "Cast": _cast,
     "DepthToSpace": _block,
     "SpaceToDepth": _block,
-    "BatchNormalization": _batch_norm,
+    "GatherND": _gather_nd,
+    "Shape": _shape,
+    "OneHot": _one_hot,
+    "GroupNormalization": _group_normalization,
+    "LRN": _lrn,
+    "QuantizeLinear": _axis_of_scales,
+    "DequantizeLinear": _axis_of_scales,
+    "Resize": _resize,
+    "Einsum": _einsum,
 }
-"""How attributes are chosen where a random value of the right kind would rarely fit."""
+"""How attributes are chosen that depend on the operands."""

@@ -68,6 +68,16 @@ def certain(rule: Rule, found: Sequence[Setting], seed: int) -> Iterator[Environ
             yield _changed(filled(rule, d), lambda v: _rough(v, rng))
 
 
+def placed(rule: Rule, found: Sequence[Setting], seed: int) -> Iterator[Environment]:
+    """Yield an environment for each setting with an unusual rank, or windows of unlike operands.
+
+    What is wrong there is a matter of places.
+    """
+    rng = np.random.default_rng(seed)
+    for s in (s for s in found if s.mixes_windows or s.tall):
+        yield _changed(filled(rule, s), lambda v: _small(v, rng))
+
+
 def _spoken(
     rule: Rule, found: Sequence[Setting], rng: np.random.Generator
 ) -> Iterator[Environment]:

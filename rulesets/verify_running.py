@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
@@ -18,7 +18,7 @@ from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.strategies import Environment, drawable, environments_in
 from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
-from egraph_fusion.rulesets.verify_environments import REMIXES, certain, filled, remixed
+from egraph_fusion.rulesets.verify_environments import REMIXES, certain, filled, placed, remixed
 from egraph_fusion.rulesets.verify_result import Counterexample
 from egraph_fusion.rulesets.verify_search import unreached
 from egraph_fusion.rulesets.verify_settings import Setting
@@ -76,7 +76,7 @@ class Search:
         self.unreached += unreached(rule, found)
         usual = drawable(found)
         for n in range(1 if usual else ROUNDS):
-            self._certain(rule, found, seed + n)
+            self._certain(certain(rule, found, seed + n))
             if self.found is not None:
                 break
         if usual and self.found is None:
@@ -87,6 +87,8 @@ class Search:
             if self.found is not None:
                 return True
             self._in_turn(rule, usual, turns, seed)
+        if self.found is None:
+            self._certain(placed(rule, found, seed))
         if self.found is not None and self.shrink:
             self._shrink(self.found, found)
         return self.found is not None
@@ -108,14 +110,14 @@ class Search:
         e = shrunk(first.environment, _small(first, found), fails)
         self.found = Counterexample(first.rule, e, tried(e).problem or first.reason)
 
-    def _certain(self, rule: Rule, found: Sequence[Setting], seed: int) -> None:
+    def _certain(self, environments: Iterable[Environment]) -> None:
         """Try what random examples may leave out."""
-        for e in certain(rule, found, seed):
+        for e in environments:
             if not self._violates(e):
                 continue
             trial = tried(e)
             if trial.problem is not None:
-                self.found = Counterexample(rule, e, trial.problem)
+                self.found = Counterexample(e.rule, e, trial.problem)
                 return
             if e.setting.vast:  # what is not drawn is counted here
                 self._count(trial)

@@ -10,7 +10,7 @@ from random import Random
 
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.rulesets.guards import Guard
-from egraph_fusion.rulesets.pattern import Pattern, operators_of
+from egraph_fusion.rulesets.pattern import Apply, Pattern, operators_of, walk
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.verify_settings import Setting, Sizes, dtypes_of, prepared, ranks_of
 from egraph_fusion.rulesets.verify_shapes import Shapes
@@ -18,23 +18,30 @@ from egraph_fusion.rulesets.verify_sizes import (
     DEEP,
     HOLLOW,
     PLAIN,
+    UNLIKE,
     VECTORS,
     Extents,
     long,
+    long_at,
+    named_axes,
+    named_ranks,
     named_sizes,
-    vast,
+    tall,
     vast_sizes,
     written_sizes,
 )
+from egraph_fusion.rulesets.verify_windows import WINDOWS
 
 SETTINGS = 80
 """How many settings of a rule are looked for."""
 TRIES = 1500
 VAIN = 100
 """Attempts to find a setting, and to find one with an empty group if there is none yet."""
-HOLLOWS, MULTIPLIED, DEEPS, LONGS, VASTS = 8, 20, 16, 12, 2
-"""Settings with an empty group, with vectors that are multiplied, with long sums, with sizes that
-the rule names, and with each of these that is vast, that are looked for."""
+HOLLOWS, MULTIPLIED, MIXED, TALL, DEEPS, LONGS = 8, 20, 24, 3, 16, 12
+"""Settings with an empty group, with multiplied vectors, with windows over unlike operands, of each
+unusual rank, with long sums, and with sizes that the rule names, that are looked for."""
+ENDS = (0, -1, 1)
+"""Axes that have each of these sizes once, beside those that the rule names."""
 
 Wanted = Callable[[Setting], bool]
 
@@ -54,13 +61,18 @@ def settings_of(
     search.look_for(lambda s: s.hollow, HOLLOW, HOLLOWS - hollow)
     if "MatMul" in operators_of(rule.lhs):
         search.look_for(lambda s: s.multiplies_vectors, VECTORS, MULTIPLIED)
+    if sum(isinstance(q, Apply) and q.op in WINDOWS for q in walk(rule.lhs)) > 1:
+        search.look(UNLIKE, MIXED, TRIES, lambda s: s.mixes_windows)
+    for rank in named_ranks(rule):
+        search.look_for(lambda s: s.tall, tall(rank), TALL)
     if _order_matters(rule):
         search.look_for(lambda s: s.deep, DEEP, DEEPS)
     sizes = written_sizes(rule)
     for n in sizes:
         search.look(long(n, sizes), max(1, LONGS // len(sizes)), TRIES // len(sizes))
-    for n in vast_sizes(rule):
-        search.look(vast(n), VASTS, VAIN)
+    for n in (*sizes, *vast_sizes(rule)):
+        for at in sorted({*ENDS, *named_axes(rule)}):
+            search.look(long_at(n, at), 1, VAIN)
     return tuple(sorted(search.found.values(), key=lambda s: s.size))
 
 

@@ -17,7 +17,7 @@ from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import leaf_dtypes, takes
 from egraph_fusion.rulesets.verify_attributes import choose_attributes
 from egraph_fusion.rulesets.verify_numbers import numbers_in
-from egraph_fusion.rulesets.verify_sizes import DEEP, LONGEST, PLAIN, USUAL
+from egraph_fusion.rulesets.verify_sizes import DEEP, LONGEST, PLAIN, USUAL, USUAL_RANK
 from egraph_fusion.rulesets.verify_terms import (
     INDICES,
     REFUSALS,
@@ -89,6 +89,21 @@ class Setting:
         """Whether something is converted to another dtype that may not hold it."""
         sides = filter(None, (self.left, self.right))
         return any(isinstance(s, Step) and s.op == "Cast" for side in sides for s in side.steps)
+
+    @cached_property
+    def mixes_windows(self) -> bool:
+        """Whether the left side moves the same kind of window over operands of unlike shapes."""
+        steps = (s for s in self.left.steps if isinstance(s, Step) and "pads" in s.attrs)
+        seen: dict[str, set[str]] = {}
+        for s in steps:
+            kinds = str([self.left.types[i].shape for i in s.operands])
+            seen.setdefault(s.op, set()).add(kinds)
+        return any(len(kinds) > 1 for kinds in seen.values())
+
+    @cached_property
+    def tall(self) -> bool:
+        """Whether an operand has more dimensions than are usual."""
+        return max(self.ranks, default=0) > USUAL_RANK
 
     @cached_property
     def long(self) -> bool:

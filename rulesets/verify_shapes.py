@@ -41,10 +41,15 @@ class Shapes:
         return self.extents.drawn(self.rng)
 
     def random_shape(self, low: int = 0, high: int = 4) -> Sizes:
-        """Return a random shape of rank `low` to `high`."""
+        """Return a random shape of rank `low` to `high`, or of the rank that is looked for."""
         weights = [1, 3, 4, 3, 2][low : high + 1]
         rank = self.rng.choices(range(low, high + 1), weights)[0]
-        return tuple(self.dim() for _ in range(rank))
+        if self.extents.rank is not None and high == 4:
+            rank = self.extents.rank
+        shape = [self.dim() for _ in range(rank)]
+        if self.extents.at is not None and -rank <= self.extents.at < rank:
+            shape[self.extents.at] = self.extents.special[0]
+        return tuple(shape)
 
     def _fit(self, p: Pattern, wanted: Sizes) -> None:
         if isinstance(p, Tensor | Number):
@@ -164,7 +169,7 @@ def _conv(s: Shapes, _wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
 def _conv_transpose(s: Shapes, _wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
     rng = s.rng
     rank = rng.choice((1, 1, 2))
-    x = (rng.randrange(1, 3), rng.randrange(1, 3), *(rng.randrange(1, 3) for _ in range(rank)))
+    x = (rng.randrange(1, 3), rng.choice((1, 2, 2, 4)), *(rng.randrange(1, 3) for _ in range(rank)))
     w = (x[1], rng.randrange(1, 4), *(rng.randrange(1, 3) for _ in range(rank)))
     return [x, w, w[1:2]]
 
@@ -180,9 +185,10 @@ def _gather(s: Shapes, wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
 
 
 def _gather_nd(s: Shapes, _wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
-    x, batch = s.random_shape(1, 3), dict(p.attrs).get("batch_dims", 0)
-    rank = max(1, len(x) - batch) if isinstance(batch, int) else 1
-    lead = x[:batch] if isinstance(batch, int) else ()
+    x, batch = s.random_shape(1, 3), dict(p.attrs).get("batch_dims", 0 if p.rest is None else None)
+    if not isinstance(batch, int):
+        batch = s.rng.randrange(min(2, len(x)))
+    rank, lead = max(1, len(x) - batch), x[:batch]
     return [x, (*lead, *s.random_shape(0, 1), s.rng.randrange(1, rank + 1))]
 
 
@@ -197,20 +203,40 @@ def _concat(s: Shapes, wanted: Sizes, _inner: int, p: Apply) -> list[Sizes]:
 
 
 def _spatial_blocks(s: Shapes, _wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
-    return [(1, s.rng.choice((1, 4)), s.rng.choice((1, 2)), 2)]
+    return [(1, s.rng.choice((1, 4, 4, 8)), s.rng.choice((1, 2)), 2)]
+
+
+def _matrix(s: Shapes, wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
+    return [wanted if len(wanted) == 2 else (s.dim(), s.dim())]
+
+
+def _one_hot(s: Shapes, _wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
+    return [s.random_shape(0, 2), (2,)]
+
+
+def _scaled(s: Shapes, wanted: Sizes, _inner: int, _p: Apply) -> list[Sizes]:
+    """Return the shape of a tensor, and one scale, or one for each place along an axis."""
+    scale = s.rng.choice([(), (1,), *((d,) for d in wanted)])
+    return [wanted, scale, scale]
 
 
 ROLES = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Conv": _conv,
+    "ConvInteger": _conv,
     "ConvTranspose": _conv_transpose,
     "BatchNormalization": _channels,
     "InstanceNormalization": _channels,
+    "GroupNormalization": _channels,
     "Gather": _gather,
     "GatherND": _gather_nd,
     "Concat": _concat,
     "DepthToSpace": _spatial_blocks,
     "SpaceToDepth": _spatial_blocks,
+    "EyeLike": _matrix,
+    "OneHot": _one_hot,
+    "QuantizeLinear": _scaled,
+    "DequantizeLinear": _scaled,
 }
 """Operators whose operands have shapes of their own."""

@@ -17,7 +17,8 @@ LONGEST, VAST = 130, 10_000
 UNBOUNDED = 2**31 - 1
 """Sizes from here on stand for the end of an axis, however long."""
 USUAL = 3
-SWITCHES = ("keepdims", "exclusive", "reverse", "allowzero", "select_last_index")
+USUAL_RANK, TALLEST = 4, 7
+"""The largest rank that is usual, and the largest that is drawn because a rule speaks of it."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Extents:
 
     `special` ones are drawn with this probability, others from the usual ones.  `alike` is how
     often siblings have the same shape, `vectors` how often a matrix product has a vector.  Of
-    settings with operands of the same ranks, `of_ranks` are kept at most.
+    settings with operands of the same ranks, `of_ranks` are kept at most.  `rank` is that of whole
+    operands, if it is not drawn, and `at` the axis that has the first special extent.
     """
 
     special: tuple[int, ...] = ()
@@ -37,6 +39,8 @@ class Extents:
     alike: float = 0.6
     vectors: float = 0.15
     of_ranks: int | None = None
+    rank: int | None = None
+    at: int | None = None
 
     def drawn(self, rng: Random) -> int:
         """Return an extent."""
@@ -54,14 +58,23 @@ DEEP = Extents((19,), 0.4, (1, 2, 3), (1, 3, 2), 80)
 """Those for long sums, which numpy adds up in parts; 19 is no multiple of a part."""
 
 
+UNLIKE = Extents(alike=0.0)
+"""Those where siblings rarely have the same shape."""
+
+
+def tall(rank: int) -> Extents:
+    """Return those of operands of a rank that is not usual."""
+    return Extents(usual=(1, 2, 3), weights=(6, 4, 1), largest=64, rank=rank)
+
+
 def long(size: int, others: Sequence[int]) -> Extents:
     """Return those where one large size is common, and others that a rule names occur."""
     return Extents((*[size] * 2 * len(others), *others), 0.45, (1, 2), (2, 1), 300)
 
 
-def vast(size: int) -> Extents:
-    """Return those where one axis is vast, and hardly another one longer than 1."""
-    return Extents((size,), 0.3, (1, 2), (8, 1), size + 2)
+def long_at(size: int, at: int) -> Extents:
+    """Return those where one axis is long, however long, and hardly another one longer than 1."""
+    return Extents((size,), 0.2, (1, 2), (8, 1), size + 2, at=at)
 
 
 def vast_sizes(r: Rule) -> tuple[int, ...]:
@@ -78,6 +91,36 @@ def named_sizes(r: Rule) -> tuple[int, ...]:
 def written_sizes(r: Rule) -> tuple[int, ...]:
     """Return the sizes at and beside those that a rule's attributes name, if these are large."""
     return tuple(sorted({n for n in _sizes(r) if USUAL < n <= LONGEST}))
+
+
+def named_ranks(r: Rule) -> tuple[int, ...]:
+    """Return the unusual ranks for which a rule is tried: one, and those that it speaks of."""
+    ranks = {USUAL_RANK + 1}
+    for n in (*named_axes(r), *_guarded(r)):
+        ranks |= {n, n + 1, n + 2} if n >= USUAL_RANK - 1 else {-n, 1 - n}
+    for q in _applied(r):
+        perms = [v for name, v in q.attrs if name == "perm" and isinstance(v, tuple)]
+        ranks |= {len(v) + more for v in perms for more in (0, 1)}
+    return tuple(sorted(n for n in ranks if USUAL_RANK < n <= TALLEST))
+
+
+def named_axes(r: Rule) -> tuple[int, ...]:
+    """Return the axes that a rule names."""
+    terms = [v for q in _applied(r) for name, v in q.attrs if _is_axis(q.op, name)]
+    found = (w for v in terms for w in _whole(v))
+    return tuple(sorted({n for w in found for n in (w if isinstance(w, tuple) else (w,))}))
+
+
+def _guarded(r: Rule) -> Iterator[int]:
+    """Yield the integers that a rule's guards name."""
+    for g in r.when:
+        yield from (n for n in g.args if isinstance(n, int))
+
+
+def _applied(r: Rule) -> Iterator[Apply]:
+    for q in (*walk(r.lhs), *walk(r.rhs)):
+        if isinstance(q, Apply) and q.op in OPERATORS:
+            yield q
 
 
 def _sizes(r: Rule) -> Iterator[int]:
@@ -103,15 +146,18 @@ def _tuples(r: Rule) -> Iterator[tuple[int, ...]]:
 
 def _values(r: Rule) -> Iterator[int | tuple[int, ...]]:
     """Yield the integers and tuples of integers that are written in a rule and are no axes."""
-    for q in (*walk(r.lhs), *walk(r.rhs)):
-        if isinstance(q, Apply) and q.op in OPERATORS:
-            for name, term in q.attrs:
-                if name not in SWITCHES and not _is_axis(q.op, name):
-                    yield from _whole(term)
+    for q in _applied(r):
+        for name, term in q.attrs:
+            if name != "perm" and not _is_axis(q.op, name) and not _is_switch(q.op, name):
+                yield from _whole(term)
 
 
 def _is_axis(op: str, name: str) -> bool:
-    return name == "perm" or any(a.name == name and a.axis_of for a in OPERATORS[op].attrs)
+    return any(a.name == name and a.axis_of for a in OPERATORS[op].attrs)
+
+
+def _is_switch(op: str, name: str) -> bool:
+    return any(a.name == name and a.switch for a in OPERATORS[op].attrs)
 
 
 def _whole(term: AttrTerm | Pattern) -> Iterator[int | tuple[int, ...]]:
