@@ -28,12 +28,12 @@ class GuardKind:
     """One named predicate.
 
     `test` takes an array (VALUE), dtypes (DTYPE) or, for each argument, the shape of a tensor or
-    the value of an attribute (TYPE); it is unused for GRAPH.
+    the value of an attribute (TYPE); it is unused for GRAPH.  An `arity` of None is any.
     """
 
     name: str
     form: Form
-    arity: int
+    arity: int | None
     test: Callable[..., bool]
 
     def holds(self, *args: Any) -> bool:
@@ -84,7 +84,9 @@ def for_gain(guard: Guard) -> Guard:
     return replace(guard, gain=True)
 
 
-def declare_guard(form: Form, arity: int) -> Callable[[Callable[..., bool]], Callable[..., Guard]]:
+def declare_guard(
+    form: Form, arity: int | None
+) -> Callable[[Callable[..., bool]], Callable[..., Guard]]:
     """Return what makes a guard of a predicate, under the predicate's name."""
 
     def declare(test: Callable[..., bool]) -> Callable[..., Guard]:
@@ -92,7 +94,7 @@ def declare_guard(form: Form, arity: int) -> Callable[[Callable[..., bool]], Cal
         GUARDS[name] = GuardKind(name, form, arity, test)
 
         def build(*args: Pattern | AttrTerm) -> Guard:
-            if len(args) != arity:
+            if arity is not None and len(args) != arity:
                 raise RuleError(f"guard {name} takes {arity} arguments, got {len(args)}")
             return Guard(name, args)
 

@@ -54,6 +54,7 @@ from egraph_fusion.rulesets.guards_operands import (
     scalar,
     size_one_along,
     swaps_last_two,
+    unenlarged,
     uniform,
     varying,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "sizes_of",
     "stays_cut",
     "swaps_last_two",
+    "unenlarged",
     "uniform",
     "varying",
 ]

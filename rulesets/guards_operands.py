@@ -91,6 +91,12 @@ def same_shape(a: Shape, b: Shape) -> bool:
     return a == b
 
 
+@declare_guard(Form.TYPE, None)
+def unenlarged(a: Shape, *operands: Shape) -> bool:
+    """`a` has the shape that these of its operands broadcast to: the others do not enlarge it."""
+    return broadcast(*operands) == a
+
+
 @declare_guard(Form.TYPE, 1)
 def one_element(a: Shape) -> bool:
     """Every dimension of the tensor is 1."""

@@ -201,6 +201,6 @@ def _takes_shapes(guard: str) -> tuple[bool | None, ...]:
     """Return for each argument of a guard whether it is a tensor; None where both may be."""
     kind = GUARDS[guard]
     if kind.form is not Form.TYPE:
-        return (True,) * kind.arity
+        return (True,) * (kind.arity or 0)
     given = [str(p.annotation) for p in inspect.signature(kind.test).parameters.values()]
     return tuple({"Shape": True, "AttrValue": False, "int": False}.get(a) for a in given)

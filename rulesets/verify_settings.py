@@ -12,6 +12,7 @@ from typing import Any
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.guards import Form, Guard
+from egraph_fusion.rulesets.number_sizes import unsaid
 from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.term_dtypes import leaf_dtypes, takes
@@ -177,7 +178,7 @@ def prepared(
     c = Compiler(types, dtype, partial(choose_attributes, rng), dict(attributes))
     try:
         left = c.left(rule.lhs)
-        holds = _unenlarged(rule, types, left, c) and _guards_hold(rule, c)
+        holds = _guards_hold(rule, c)
     except REFUSALS:
         return None
     largest = GROWTH * max(PLAIN.largest, *(math.prod(s) for s in shapes.values()), 0)
@@ -198,17 +199,6 @@ def prepared(
     return Setting(shapes, c.attributes, dtype, left, right, refusal, limits)
 
 
-def _unenlarged(
-    rule: Rule, types: Mapping[Pattern, TensorType], left: Program, c: Compiler
-) -> bool:
-    """Whether the numbers of the left side do not enlarge its result by their shapes."""
-    if not any(isinstance(p, Number) and t.shape for p, t in types.items()):
-        return True
-    bare = {p: TensorType(t.dtype, ()) if isinstance(p, Number) else t for p, t in types.items()}
-    small = Compiler(bare, c.dtype, c.choose, dict(c.attributes))
-    return small.left(rule.lhs).type == left.type
-
-
 def _refuse(op: str, _types: Sequence[TensorType], _given: Mapping[str, Any]) -> Any:
     raise IllTypedError(f"{op}: attributes are chosen already")
 
@@ -218,7 +208,7 @@ TYPED = (Form.TYPE, Form.DTYPE)
 
 
 def _guards_hold(rule: Rule, c: Compiler) -> bool:
-    return all(_holds(g, c) for g in rule.when if g.kind.form in TYPED)
+    return all(_holds(g, c) for g in (*rule.when, *unsaid(rule.lhs)) if g.kind.form in TYPED)
 
 
 def _holds(g: Guard, c: Compiler) -> bool:

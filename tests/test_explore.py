@@ -281,7 +281,7 @@ ROW = ef.tensor("row", (6,))
         (ops.abs(ops.abs(A)), wrong, "float32[1,6], and its left side float32[4,6]"),
         (ops.sin(A), squares, "of no type, and its left side float32[4,6]"),
         ((A - A) + ROW, dropped, "float32[6], and its left side float32[4,6]"),
-        (ROW * ef.constant("ones", np.ones((4, 6), np.float32)), "mul-one", "float32[6], and its"),
+        (ROW * ef.constant("ones", np.ones((4, 6), np.float32)), "mul-one", "enlarges nothing"),
     ],
     ids=str,
 )

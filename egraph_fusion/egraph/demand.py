@@ -176,10 +176,16 @@ def guard_demand(interner: Interner, name: str, arity: int) -> Demand:
 
     def answer(row: Row) -> list[str]:
         holds = kind.holds(*map(interner.value, row))
-        return [f"(yes-{name} {row_text(row)})"] if holds else []
+        return [f"({guard_answer(name, arity)} {row_text(row)})"] if holds else []
 
     sorts = " ".join(["i64"] * arity)
-    return Demand(f"guard-{name}", sorts, (f"(relation yes-{name} ({sorts}))",), answer)
+    table = f"(relation {guard_answer(name, arity)} ({sorts}))"
+    return Demand(f"guard-{name}-{arity}", sorts, (table,), answer)
+
+
+def guard_answer(name: str, arity: int) -> str:
+    """Return the relation that holds what a guard was found to hold for."""
+    return f"yes-{name}-{arity}"
 
 
 def function_demand(interner: Interner, name: str, arity: int) -> Demand:

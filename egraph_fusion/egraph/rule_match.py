@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from egraph_fusion.egraph.demand import Demand, function_demand, guard_demand
+from egraph_fusion.egraph.demand import Demand, function_demand, guard_answer, guard_demand
 from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import Constructor
 from egraph_fusion.egraph.value_guards import VALUE_FORMS
@@ -205,13 +205,13 @@ def add_guard(m: Match, g: Guard) -> None:
         m.atoms.append(VALUE_FORMS[g.name].atoms.format(*(m.bound[p] for p in g.patterns)))
         return
     args = " ".join(_argument(m, a) for a in g.args)
-    if g.name == "same_shape":
+    if g.name in ("same_shape", "unenlarged") and len(g.args) == 2:
         left, right = args.split()
         m.atoms.append(f"(= {left} {right})")
         return
     demand = guard_demand(m.interner, g.name, len(g.args))
     m.demands[demand.key] = demand
-    m.questions[f"({demand.want} {args})"] = f"(yes-{g.name} {args})"
+    m.questions[f"({demand.want} {args})"] = f"({guard_answer(g.name, len(g.args))} {args})"
 
 
 def _argument(m: Match, a: Pattern | AttrTerm) -> str:

@@ -27,6 +27,7 @@ from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import GUARDS, Form, GuardKind
 from egraph_fusion.rulesets.guards_operands import range_of_integers
+from egraph_fusion.rulesets.number_sizes import unsaid
 from egraph_fusion.rulesets.pattern import (
     Apply,
     Attribute,
@@ -103,7 +104,7 @@ def rule_text(
     m.atoms += _distinct(m, r)
     check_dtypes(m, r)
     _check_ranges(m, r, number, checks)
-    for g in r.when:
+    for g in (*r.when, *unsaid(r.lhs)):
         add_guard(m, g)
     if isinstance(r.rhs, Tensor):  # a broadcast operand, say, may make the left side larger
         m.atoms += [f"(= {root}_t (ty {root}))", f"(= {root}_t (ty {m.bound[r.rhs]}))"]

@@ -18,6 +18,7 @@ from egraph_fusion.experiment.matching import (
 from egraph_fusion.experiment.view import Terms
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.guards import Form, Guard
+from egraph_fusion.rulesets.number_sizes import unsaid
 from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor, walk
 from egraph_fusion.rulesets.rule import Rule
 
@@ -44,7 +45,7 @@ def unmet(
                 yield f"{text(c)} has elements so large that a new intermediate might overflow"
         if control:
             yield from _out_of_range(terms, r, b)
-    for g in r.when:
+    for g in (*r.when, *unsaid(r.lhs)):
         yield from _unmet_guard(terms, g, b, control, text)
     if control:
         yield from _curbed(terms, r, b, text)
@@ -98,7 +99,8 @@ def _unmet_guard(
         else:
             seen = [argument(terms, a, b) for a in g.args]
         if not g.kind.test(*seen):
-            yield f"{g} does not hold: {_seen(g, seen, b, text)}"
+            said = SAID.get(g.name, "{} does not hold").format(g)
+            yield f"{said}: {_seen(g, seen, b, text)}"
     except REFUSALS as e:
         yield f"{g} cannot be decided: {e}"
 
@@ -119,6 +121,10 @@ def _plain(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{','.join(map(str, cast('tuple[object, ...]', value)))}]"
     return str(value)
+
+
+SAID = {"unenlarged": "a number of a left side enlarges nothing, so {} has to hold"}
+"""How a guard that does not hold is told of, if a rule has it without saying so."""
 
 
 def _known(terms: Terms, g: Guard, eclass: int, text: str) -> str:
