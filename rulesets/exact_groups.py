@@ -19,7 +19,7 @@ class Group(Protocol):
     """Scalar operators (those named here, and any that an operator's meaning uses), and sums."""
 
     def const(self, value: float) -> Any:
-        """Return a literal: the decimal fraction that it is written as."""
+        """Return the number that a literal means."""
         ...
 
     def total(self, values: Sequence[Any]) -> Any:

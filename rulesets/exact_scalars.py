@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any
 
 from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.exact_constants import Root, meant
 from egraph_fusion.rulesets.exact_numbers import (
     LARGEST_EXPONENT,
     UNDEFINED,
@@ -48,8 +49,15 @@ class RealScalars(Enclosures):
     """Scalar operators on `Value`s: exact where rational, enclosed elsewhere, undefined outside."""
 
     def const(self, value: float) -> Value:
-        """Return a literal: the decimal fraction that it is written as (0.1 is a tenth)."""
-        return self.settled(Fraction(repr(float(value)))) if math.isfinite(value) else UNKNOWN
+        """Return the number that a literal means: 0.1 is a tenth."""
+        if not math.isfinite(value):
+            return UNKNOWN
+        number = meant(float(value))
+        return self.settled(number) if isinstance(number, Fraction) else self._root(number)
+
+    def _root(self, x: Root) -> Interval:
+        near = x.sign * self.mp.sqrt(self.mpf(x.of) / (self.mp.pi if x.over_pi else 1))
+        return self.widened(Interval(near, near), 2)
 
     @strict
     def add(self, x: Real, y: Real) -> Value:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from egraph_fusion.errors import RuleError
+from egraph_fusion.rulesets.exact_constants import meant
 
 Monomial = tuple[tuple[str, int], ...]
 Polynomial = Mapping[Monomial, Fraction]
@@ -102,8 +103,9 @@ class Symbolic:
     divisors: list[Polynomial] = field(default_factory=list[Polynomial])
 
     def const(self, value: float) -> Ratio:
-        """Return a literal: the decimal fraction that it is written as."""
-        return constant(Fraction(repr(float(value))))
+        """Return the number that a literal means; a root is a symbol that stands for any number."""
+        number = meant(float(value))
+        return constant(number) if isinstance(number, Fraction) else symbol(str(number))
 
     def add(self, x: Ratio | Fraction, y: Ratio | Fraction) -> Ratio:
         """Add."""

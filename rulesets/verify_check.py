@@ -13,6 +13,7 @@ import numpy as np
 
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.exact_constants import meant
 from egraph_fusion.rulesets.exact_functions import RealFunctions
 from egraph_fusion.rulesets.exact_groups import objects
 from egraph_fusion.rulesets.exact_numbers import DIGITS, Interval, Rounding, Special, from_array
@@ -130,7 +131,7 @@ def _over_reals(e: Environment, right: Program) -> Trial:
 
 
 def _exact(scalars_of: ScalarsOf, e: Environment) -> dict[Pattern, Any]:
-    """Return the operands as exact values; numbers of the rule are what they are written as."""
+    """Return the operands as exact values; numbers of the rule are what they mean."""
     out: dict[Pattern, Any] = {}
     for p, v in e.arrays.items():
         if isinstance(p, Number):
@@ -155,12 +156,12 @@ def _as_written(e: Environment, exact: Mapping[Pattern, Any]) -> Mapping[Pattern
 
 @lru_cache(maxsize=1024)
 def _rounded(numbers: tuple[float, ...], dtype: DType) -> Mapping[Fraction, Fraction]:
-    """Return the decimal fractions that a dtype does not hold by the value nearest to each."""
+    """Return the fractions that numbers mean and a dtype does not hold by the value nearest."""
     with np.errstate(all="ignore"):
         values = [float(np.asarray(n).astype(dtype.numpy)) for n in numbers]
     pairs = zip(numbers, values, strict=True)
-    near = {Fraction(v): Fraction(repr(n)) for n, v in pairs if math.isfinite(v)}
-    return {v: n for v, n in near.items() if v != n}
+    near = {Fraction(v): meant(n) for n, v in pairs if math.isfinite(v)}
+    return {v: n for v, n in near.items() if isinstance(n, Fraction) and v != n}
 
 
 def _compared(reals: RealFunctions, e: Environment, right: Program) -> Trial:

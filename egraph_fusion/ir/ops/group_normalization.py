@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -195,7 +196,8 @@ def _lrn_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
     total = _window(b, squares, 0, channels)
     for start in range(1, size):
         total = b.op("Add", total, _window(b, squares, start, channels))
-    scale = b.op("Mul", total, scalar_like(b, x[0], number(attrs, "alpha") / size))
+    share = float(Fraction(repr(number(attrs, "alpha"))) / size)  # nearest to what it means
+    scale = b.op("Mul", total, scalar_like(b, x[0], share))
     base = b.op("Add", scale, scalar_like(b, x[0], number(attrs, "bias")))
     power = b.op("Pow", base, scalar_like(b, x[0], number(attrs, "beta")))
     return (b.op("Div", x[0], power),)

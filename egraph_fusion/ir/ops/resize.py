@@ -134,7 +134,7 @@ def _nearest(x: Fraction, mode: str) -> int:
     return math.floor(x + _HALF) if mode == "round_prefer_ceil" else math.ceil(x - _HALF)
 
 
-def _cubic_weights(t: float, a: float) -> list[float]:
+def _cubic_weights(t: Fraction, a: Fraction) -> list[Fraction]:
     """Return the weights of the four neighbours of a position `t` past the second one."""
     outer = [((a * s - 5 * a) * s + 8 * a) * s - 4 * a for s in (t + 1, 2 - t)]
     inner = [((a + 2) * s - (a + 3)) * s * s + 1 for s in (t, 1 - t)]
@@ -174,11 +174,11 @@ def _reads(x: Fraction, old: int, scale: float, attrs: Attrs) -> tuple[list[int]
         return [low, low + 1], [float(1 - (x - low)), float(x - low)]
     low = math.floor(x)
     index = [low - 1, low, low + 1, low + 2]
-    weights = _cubic_weights(float(x - low), number(attrs, "cubic_coeff_a"))
+    weights = _cubic_weights(x - low, Fraction(repr(number(attrs, "cubic_coeff_a"))))
     if not attrs["exclude_outside"]:
-        return index, weights
-    inside = [w if 0 <= i < old else 0.0 for i, w in zip(index, weights, strict=True)]
-    return index, [w / sum(inside) for w in inside]
+        return index, [float(w) for w in weights]
+    inside = [w if 0 <= i < old else Fraction(0) for i, w in zip(index, weights, strict=True)]
+    return index, [float(w / sum(inside)) for w in inside]
 
 
 def axis_taps(
