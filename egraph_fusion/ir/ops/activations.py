@@ -19,7 +19,13 @@ from egraph_fusion.ir.ops.intervals import (
     unit,
 )
 from egraph_fusion.ir.ops.operator import Attr, Body, Builder, Law, Scalar, Scalars
-from egraph_fusion.ir.ops.reading import number
+from egraph_fusion.ir.ops.reading import (
+    Types,
+    known_shape,
+    must_be_vector,
+    must_broadcast_into,
+    number,
+)
 
 UP, ZERO, INTEGERS = Law.INCREASING, Law.ZERO_PRESERVING, Law.INTEGER_PRESERVING
 
@@ -146,6 +152,19 @@ def _hard_swish_body(b: Builder, x: Sequence[str], _a: Attrs) -> tuple[str, ...]
     return (b.op("Mul", x[0], b.op("HardSigmoid", x[0], alpha=1.0 / 6.0, beta=0.5)),)
 
 
+def _slope_into_operand(types: Types) -> None:
+    must_broadcast_into("PRelu", known_shape(types, 1), known_shape(types, 0))
+
+
+def _bounds_are_numbers(types: Types) -> None:
+    """Refuse bounds of several elements; a vector of one is common, though ONNX wants rank 0."""
+    for i in (1, 2):
+        bound = known_shape(types, i)
+        if bound:
+            must_be_vector("Clip", bound, 1)
+            must_broadcast_into("Clip", bound, known_shape(types, 0))
+
+
 # Activations
 elementwise(
     "Relu", call("relu"), laws=ZERO | UP | Law.IDEMPOTENT | INTEGERS, interval=relu_interval
@@ -170,7 +189,7 @@ elementwise(
     attrs=(_float("alpha", 0.01),),
     takes=is_float,
 )
-elementwise("PRelu", _prelu, 2, laws=INTEGERS)
+elementwise("PRelu", _prelu, 2, laws=INTEGERS, check=_slope_into_operand)
 elementwise("Elu", _elu, laws=ZERO, attrs=(_float("alpha", 1.0),), takes=is_float)
 elementwise("Celu", _celu, laws=ZERO, attrs=(_float("alpha", 1.0),), takes=is_float)
 elementwise(
@@ -200,4 +219,12 @@ elementwise(
 elementwise(
     "Swish", _swish, laws=ZERO, attrs=(_float("alpha", 1.0),), body=body_of(_swish), takes=is_float
 )
-elementwise("Clip", _clip, (1, 3), laws=INTEGERS, dtype_of=first_dtype, interval=clip_interval)
+elementwise(
+    "Clip",
+    _clip,
+    (1, 3),
+    laws=INTEGERS,
+    dtype_of=first_dtype,
+    interval=clip_interval,
+    check=_bounds_are_numbers,
+)

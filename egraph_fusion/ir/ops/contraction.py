@@ -24,6 +24,7 @@ from egraph_fusion.ir.ops.reading import (
     Types,
     integer,
     known_shape,
+    must_broadcast_into,
     number,
     present,
     same_dtype,
@@ -120,9 +121,7 @@ def _gemm_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     if sizes is None:
         return (TensorType(dtype, None),)
     rows, columns, _ = sizes
-    bias = known_shape(types, 2)
-    if bias is not None and broadcast((rows, columns), bias) not in (None, (rows, columns)):
-        raise TypeRuleError(f"Gemm: C {bias} does not broadcast to {(rows, columns)}")
+    must_broadcast_into("Gemm", known_shape(types, 2), (rows, columns))
     return (TensorType(dtype, (rows, columns)),)
 
 

@@ -17,6 +17,7 @@ from egraph_fusion.ir.ops.reading import (
     integer,
     integers,
     known_shape,
+    must_be_vector,
     same_dtype,
 )
 from egraph_fusion.ir.ops.windows import (
@@ -59,8 +60,7 @@ def _conv_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     agree(x[1], w[1] * group, "Conv: channels of X, and of W times group")
     if isinstance(w[0], int) and (group < 1 or w[0] % group):
         raise TypeRuleError(f"Conv: {w[0]} output channels are no multiple of group {group}")
-    if bias is not None:
-        agree(bias[0] if len(bias) == 1 else -1, w[0], "Conv: bias and output channels")
+    must_be_vector("Conv", bias, w[0])
     spatial = zip(windows(w[2:], attrs), x[2:], strict=True)
     return (TensorType(dtype, (x[0], w[0], *(window.count(d) for window, d in spatial))),)
 
@@ -175,7 +175,7 @@ def _unpadded(window: Window, size: Dim) -> Dim:
 
 def _transpose_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     dtype = same_dtype(types)
-    x, w = known_shape(types, 0), known_shape(types, 1)
+    x, w, bias = (known_shape(types, i) for i in range(3))
     if x is None or w is None:
         return (TensorType(dtype, None),)
     _ranks(x, w, "ConvTranspose")
@@ -183,6 +183,7 @@ def _transpose_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     group = integer(attrs, "group")
     if isinstance(w[0], int) and (group < 1 or w[0] % group):
         raise TypeRuleError(f"ConvTranspose: {w[0]} channels are no multiple of group {group}")
+    must_be_vector("ConvTranspose", bias, w[1] * group)
     extra = integers(attrs, "output_padding")
     spatial = [
         _unpadded(window, d) - window.before - window.after + e

@@ -101,18 +101,22 @@ def elementwise(
     interval: IntervalRule | None = None,
     per_element: int | Callable[[Types], int] = 1,
     body: Body | None = None,
+    check: Callable[[Types], None] | None = None,
 ) -> Operator:
     """Declare an elementwise operator from its scalar meaning alone.
 
     `dtype_of` gives the output dtype where it is neither `result` nor the common one of the
-    operands that are not `asides`; `takes` says which dtypes they may have.  With a `body` in
-    other operators, the body's operations count instead of one per element.
+    operands that are not `asides`; `takes` says which dtypes they may have, and `check` refuses
+    others for their shapes.  With a `body` in other operators, the body's operations count instead
+    of one per element.
     """
     bounds = (arity, arity) if isinstance(arity, int) else arity
 
     def infer(types: Types, a: Attrs) -> tuple[TensorType, ...]:
         if takes is not None and not all(takes(t.dtype) for t in types if t is not None):
             raise TypeRuleError(f"{name} of {', '.join(map(str, types))} is not computed on")
+        if check is not None:
+            check(types)
         if dtype_of is not None:
             return broadcast_type(types, dtype_of(types, a))
         if isinstance(result, DType):

@@ -9,7 +9,13 @@ from egraph_fusion.ir.ops.composite import composite, rank_of
 from egraph_fusion.ir.ops.convolution import CONV
 from egraph_fusion.ir.ops.operator import OPERATORS, Builder, Kind, TypeRule
 from egraph_fusion.ir.ops.quantization import through_body
-from egraph_fusion.ir.ops.reading import TypeRuleError, Types
+from egraph_fusion.ir.ops.reading import (
+    TypeRuleError,
+    Types,
+    known_shape,
+    must_be_vector,
+    must_broadcast_into,
+)
 from egraph_fusion.ir.tensors import DType, TensorType
 
 
@@ -22,10 +28,24 @@ def _as_int32(name: str) -> TypeRule:
                 raise TypeRuleError(f"{name}Integer: an operand is {kind}, expected 8-bit integers")
             if kind is not None and kind.shape is None:
                 raise TypeRuleError(f"{name}Integer: operands must have known rank")
+        _check_zero_points(name, types)
         wide = [None if t is None else TensorType(DType.INT32, t.shape) for t in types[:2]]
         return OPERATORS[name].infer(wide, attrs)
 
     return infer
+
+
+def _check_zero_points(name: str, types: Types) -> None:
+    """Refuse zero points that are neither numbers nor one for each row, column or filter."""
+    for operand in (0, 1):
+        zero, whole = known_shape(types, operand + 2), known_shape(types, operand)
+        if not zero or whole is None:
+            continue
+        if name == "Conv":
+            must_be_vector("ConvInteger", zero, whole[0] if operand and zero[0] != 1 else 1)
+        elif zero != (1,):
+            rows = operand == 0 and len(zero) == 1
+            must_broadcast_into("MatMulInteger", (*zero, 1) if rows else zero, whole)
 
 
 def _centred(b: Builder, x: Sequence[str], operand: int, axes: tuple[int, ...]) -> str:

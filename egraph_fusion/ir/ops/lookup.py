@@ -9,6 +9,7 @@ import numpy as np
 
 from egraph_fusion.ir.dims import Dim, Shape
 from egraph_fusion.ir.graph import Array, Attrs
+from egraph_fusion.ir.ops.contraction import agree
 from egraph_fusion.ir.ops.operator import (
     Attr,
     Evaluate,
@@ -29,6 +30,7 @@ from egraph_fusion.ir.ops.reading import (
     first,
     integer,
     known_shape,
+    must_be_vector,
     normal_axis,
 )
 from egraph_fusion.ir.ops.slicing import shape_of
@@ -114,7 +116,16 @@ def _elements_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     x, at = known_shape(types, 0), known_shape(types, 1)
     if x is not None and at is not None and len(x) != len(at):
         raise TypeRuleError(f"GatherElements: data has rank {len(x)} and indices rank {len(at)}")
+    if x is not None and at is not None:
+        axis = normal_axis(integer(attrs, "axis"), len(x), "GatherElements")
+        _no_more("GatherElements", at[:axis] + at[axis + 1 :], x[:axis] + x[axis + 1 :])
     return (TensorType(first(types).dtype, at),)
+
+
+def _no_more(name: str, at: Shape, x: Shape) -> None:
+    for n, d in zip(at, x, strict=True):
+        if isinstance(n, int) and isinstance(d, int) and n > d:
+            raise TypeRuleError(f"{name}: {n} indices along an extent of {d}")
 
 
 def _elements(values: Sequence[Array | None], attrs: Attrs) -> tuple[Array, ...]:
@@ -158,6 +169,10 @@ def _nd_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         return (TensorType(dtype, None),)
     batch = integer(attrs, "batch_dims")
     depth = _nd_depth(at, batch, len(x))
+    if len(at) <= batch:
+        raise TypeRuleError(f"GatherND: indices of shape {at} with {batch} batch dimensions")
+    for n, d in zip(at[:batch], x[:batch], strict=True):
+        agree(n, d, "GatherND: batch dimensions")
     return (TensorType(dtype, (*at[:-1], *x[batch + depth :])),)
 
 
@@ -186,6 +201,7 @@ lookup_operator("GatherND", _nd_infer, _nd, _nd_pull, (Attr("batch_dims", "int",
 def _one_hot_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     at, pair = first(types), types[1]
     dtype = DType.OTHER if pair is None else pair.dtype
+    must_be_vector("OneHot", known_shape(types, 1), 2)
     if at.shape is None:
         return (TensorType(dtype, None),)
     depth = integer(attrs, "depth")

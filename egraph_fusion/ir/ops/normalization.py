@@ -28,6 +28,8 @@ from egraph_fusion.ir.ops.reading import (
     first,
     integer,
     known_shape,
+    must_be_vector,
+    must_broadcast_into,
     normal_axis,
     number,
 )
@@ -88,6 +90,8 @@ def _layer_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, .
 
 def _layer_norm_infer(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
     common_dtype("LayerNormalization", types)
+    for i in (1, 2):
+        must_broadcast_into("LayerNormalization", known_shape(types, i), first(types).shape)
     return (first(types),)
 
 
@@ -120,6 +124,7 @@ def _rms_norm_body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...
 def _rms_norm_infer(types: Types, _attrs: Attrs) -> tuple[TensorType, ...]:
     # Of operands that differ, ONNX's schema and its reference do not agree on the result.
     common_dtype("RMSNormalization", types)
+    must_broadcast_into("RMSNormalization", known_shape(types, 1), first(types).shape)
     return (first(types),)
 
 
@@ -161,19 +166,19 @@ def _batch_norm_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         raise TypeRuleError("BatchNormalization: training is not computed on")
     common_dtype("BatchNormalization", types, mixed=True)
     for i in range(1, 5):
-        check_channels("BatchNormalization", x.shape, known_shape(types, i))
+        check_channels("BatchNormalization", x.shape, known_shape(types, i), least=1)
     return (x,)
 
 
-def check_channels(name: str, x: Shape | None, vector: Shape | None) -> None:
-    """Raise TypeRuleError unless `vector` can hold one value for each channel of `x`."""
-    if x is None or vector is None or len(x) < 2:
-        return
-    if len(vector) != 1:
-        raise TypeRuleError(f"{name}: a per-channel operand has rank {len(vector)}, not 1")
-    c, n = x[1], vector[0]
-    if isinstance(c, int) and isinstance(n, int) and c != n:
-        raise TypeRuleError(f"{name}: {n} values for {c} channels")
+def check_channels(name: str, x: Shape | None, vector: Shape | None, least: int = 2) -> None:
+    """Raise TypeRuleError unless `vector` can hold one value for each channel of `x`.
+
+    An operand of rank 1, if `least` allows for it, has one channel.
+    """
+    if x is not None and len(x) < least:
+        raise TypeRuleError(f"{name}: an operand of rank {len(x)}, expected {least} or more")
+    channels = None if x is None else x[1] if len(x) > 1 else 1
+    must_be_vector(name, vector, channels)
 
 
 composite(

@@ -49,6 +49,9 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         padded = d + before + after
         if isinstance(padded, int) and padded < 0:
             raise TypeRuleError(f"Pad: {before} and {after} crop more than an extent of {d}")
+        kept = d + min(0, before) + min(0, after)
+        if kept == 0 and padded != 0 and attrs["mode"] != "constant":
+            raise TypeRuleError(f"Pad: {attrs['mode']} border of an axis with no element left")
         out.append(padded)
     return (TensorType(x.dtype, tuple(out)),)
 

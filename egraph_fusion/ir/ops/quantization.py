@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from egraph_fusion.ir.dims import product
 from egraph_fusion.ir.graph import Array, Attrs
 from egraph_fusion.ir.ops.composite import composite, rank_of
 from egraph_fusion.ir.ops.operator import (
@@ -18,7 +19,15 @@ from egraph_fusion.ir.ops.operator import (
     fixed_mapping,
     switch,
 )
-from egraph_fusion.ir.ops.reading import TypeRuleError, Types, first, integer, known_shape, types_of
+from egraph_fusion.ir.ops.reading import (
+    TypeRuleError,
+    Types,
+    first,
+    integer,
+    known_shape,
+    must_be_vector,
+    types_of,
+)
 from egraph_fusion.ir.ops.tracing import evaluate_body
 from egraph_fusion.ir.tensors import DType, TensorType
 
@@ -48,6 +57,11 @@ def _check_scale(types: Types, attrs: Attrs, name: str) -> None:
         raise TypeRuleError(f"{name}: a scale of rank {len(scale)}, expected 0 or 1")
     if scale and scale[0] != 1 and not -len(x) <= integer(attrs, "axis") < len(x):
         raise TypeRuleError(f"{name}: axis {integer(attrs, 'axis')} is outside rank {len(x)}")
+    if scale and scale[0] != 1:
+        must_be_vector(name, scale, x[integer(attrs, "axis")])
+    zero = known_shape(types, 2)
+    if zero is not None and product(zero) != product(scale):
+        raise TypeRuleError(f"{name}: a scale of shape {scale}, and a zero point of {zero}")
 
 
 def _along(b: Builder, x: str, vector: str, attrs: Attrs) -> str:

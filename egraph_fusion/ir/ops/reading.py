@@ -23,6 +23,26 @@ def normal_axis(axis: int, rank: int, op: str = "operator") -> int:
     return axis % rank
 
 
+def must_broadcast_into(name: str, part: Shape | None, whole: Shape | None) -> None:
+    """Raise TypeRuleError if broadcasting `part` with `whole` is known to give another shape."""
+    if part is None or whole is None:
+        return
+    pairs = zip(reversed(part), reversed(whole), strict=False)
+    clash = (isinstance(p, int) and isinstance(w, int) and p not in (1, w) for p, w in pairs)
+    if len(part) > len(whole) or any(clash):
+        raise TypeRuleError(f"{name}: an operand of shape {part} does not broadcast into {whole}")
+
+
+def must_be_vector(name: str, vector: Shape | None, length: Dim | None) -> None:
+    """Raise TypeRuleError unless an operand may be a vector of this length (None: of any)."""
+    if vector is None:
+        return
+    if len(vector) != 1:
+        raise TypeRuleError(f"{name}: an operand of shape {vector}, expected a vector")
+    if isinstance(length, int) and isinstance(vector[0], int) and vector[0] != length:
+        raise TypeRuleError(f"{name}: a vector of {vector[0]} elements, expected {length}")
+
+
 def integer(attrs: Attrs, name: str) -> int:
     """Return the integer attribute `name`; TypeRuleError if it is missing or not an integer."""
     value = attrs.get(name)
