@@ -20,6 +20,7 @@ from egraph_fusion.rulesets.verify_sizes import (
     PLAIN,
     UNLIKE,
     VECTORS,
+    WIDE,
     Extents,
     long,
     long_at,
@@ -37,9 +38,10 @@ SETTINGS = 80
 TRIES = 1500
 VAIN = 100
 """Attempts to find a setting, and to find one with an empty group if there is none yet."""
-HOLLOWS, MULTIPLIED, MIXED, TALL, DEEPS, LONGS = 8, 20, 24, 3, 16, 12
+HOLLOWS, MULTIPLIED, MIXED, TALL, DEEPS, WIDES, LONGS = 8, 20, 24, 3, 16, 4, 12
 """Settings with an empty group, with multiplied vectors, with windows over unlike operands, of each
-unusual rank, with long sums, and with sizes that the rule names, that are looked for."""
+unusual rank, with long sums, with many of them, and with sizes that the rule names, that are looked
+for."""
 ENDS = (0, -1, 1)
 """Axes that have each of these sizes once, beside those that the rule names."""
 
@@ -67,6 +69,7 @@ def settings_of(
         search.look_for(lambda s: s.tall, tall(rank), TALL)
     if _order_matters(rule):
         search.look_for(lambda s: s.deep, DEEP, DEEPS)
+        search.look_for(lambda s: s.deep, WIDE, WIDES)
     sizes = written_sizes(rule)
     for n in sizes:
         search.look(long(n, sizes), max(1, LONGS // len(sizes)), TRIES // len(sizes))

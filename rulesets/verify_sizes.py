@@ -56,6 +56,8 @@ VECTORS = Extents(usual=(1, 2, 3), weights=(2, 6, 1), alike=0.2, vectors=0.5, of
 """Those for products of vectors and matrices, of each rank beside the others."""
 DEEP = Extents((19,), 0.4, (1, 2, 3), (1, 3, 2), 80)
 """Those for long sums, which numpy adds up in parts; 19 is no multiple of a part."""
+WIDE = Extents((17, 18, 19), 0.9, (1, 2, 3), (1, 3, 2), 400)
+"""Those for many long sums: how a library adds up those of a product can depend on all sizes."""
 
 
 UNLIKE = Extents(alike=0.0)
