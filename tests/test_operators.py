@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnx.shape_inference
 import pytest
 from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
 from operator_oracles import applied, close, evaluated, expected, onnx_model, onnx_type
-from operator_samples import SAMPLES, Sample
+from operator_samples import SAMPLES, Sample, floats
 
 from egraph_fusion.ir.dims import Dim, substitute, symbol
+from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.ops.operator import Piece, normalized
 from egraph_fusion.ir.ops.reading import TypeRuleError, types_of
@@ -129,6 +132,24 @@ def test_what_is_typed_can_be_priced_whatever_the_dtypes(sample: Sample) -> None
             except TypeRuleError:
                 continue
             assert node_flops(operator, changed, results, attrs, [False] * len(changed)) is not None
+
+
+def test_what_is_resized_off_the_axis_has_the_value_for_it() -> None:
+    x, operator = floats(4, 5), OPERATORS["Resize"]
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[4, 5] x) => (float[4, 5] y)
+        <float[4] roi = {-2.0, 0.5, 1.0, 3.0}, int64[2] sizes = {4, 5}>
+        { y = Resize <mode="cubic", coordinate_transformation_mode="tf_crop_and_resize",
+                      exclude_outside=1, extrapolation_value=-7.0> (x, roi, , sizes) }""")
+    attrs: dict[str, AttrValue] = {"mode": "cubic", "exclude_outside": 1, "sizes": (4, 5)}
+    attrs |= {"roi": (-2.0, 0.5, 1.0, 3.0), "extrapolation_value": -7.0}
+    attrs["coordinate_transformation_mode"] = "tf_crop_and_resize"
+    attrs = normalized(operator, types_of([x]), attrs)
+    wanted = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    close(operator.evaluate([x], attrs)[0], wanted)
+    close(evaluate_body("Resize", types_of([x]), [x], attrs)[0], wanted)
+    unsigned = [TensorType(DType.UINT64, x.shape)]
+    assert node_flops(operator, unsigned, unsigned, attrs, [False])
 
 
 @by_sample

@@ -178,7 +178,8 @@ def _reads(x: Fraction, old: int, scale: float, attrs: Attrs) -> tuple[list[int]
     if not attrs["exclude_outside"]:
         return index, [float(w) for w in weights]
     inside = [w if 0 <= i < old else Fraction(0) for i, w in zip(index, weights, strict=True)]
-    return index, [float(w / sum(inside)) for w in inside]
+    total = sum(inside) or Fraction(1)  # off the axis, all are outside
+    return index, [float(w / total) for w in inside]
 
 
 def axis_taps(
@@ -247,7 +248,9 @@ def _body(b: Builder, x: Sequence[str], attrs: Attrs) -> tuple[str, ...]:
             out = b.op("Add", out, part)
         if taps.outside.any():
             mask = b.const(taps.outside.reshape(-1, *(1,) * (rank - 1 - axis)))
-            fill = np.array(number(attrs, "extrapolation_value"), kind.dtype.numpy)
+            value = np.asarray(number(attrs, "extrapolation_value"), np.float64)
+            with np.errstate(invalid="ignore"):  # an unsigned integer cannot be negative
+                fill = value.astype(kind.dtype.numpy)
             out = b.op("Where", mask, b.const(fill), out)
     return (out if out != x[0] else b.op("Identity", out),)
 
