@@ -11,7 +11,7 @@ from egraph_fusion.rulesets.rule import Rule
 
 EXAMPLES = 100
 """Examples that a rule must stand."""
-SECONDS = 20.0
+SECONDS = 60.0
 """Seconds in which it is tried."""
 ADVICE = "fix it, or use it unverified (verify=False, --no-verify)"
 

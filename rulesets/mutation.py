@@ -10,7 +10,7 @@ import argparse
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -89,9 +89,9 @@ def kill_rate(outcomes: Sequence[Outcome]) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the kill rate, and every mutant that was missed or is equivalent, with the reason."""
     parser = argparse.ArgumentParser(prog="python -m egraph_fusion.rulesets.mutation")
-    parser.add_argument("--count", type=int, default=1000, help="mutants to try")
-    parser.add_argument("--seed", type=int, default=0, help="which mutants")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--count", type=_from(1), default=1000, help="mutants to try")
+    parser.add_argument("--seed", type=_from(0), default=0, help="which mutants")
+    parser.add_argument("--jobs", type=_from(1), default=2, help="processes")
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
     parser.add_argument("--into", type=Path, help="write every verdict to this file, as JSON")
     options = parser.parse_args(arguments)
@@ -107,6 +107,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if into is not None:
         write_text(into, record(outcomes, len(everything), options.seed))
     _summarise(outcomes, len(everything), time.monotonic() - start, options.json)
+
+
+def _from(least: int) -> Callable[[str], int]:
+    """Return what reads an integer that is not below `least`."""
+
+    def read(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number} is less than {least}")
+        return number
+
+    return read
 
 
 def record(outcomes: Sequence[Outcome], available: int, seed: int) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from egraph_fusion.arguments import checked
+from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.rulesets.pattern import Number, Pattern, Tensor, operators_of
 from egraph_fusion.rulesets.polynomials import (
@@ -56,6 +58,7 @@ class Proof:
         return f"proven for all values in {where}" + ("" if self.domain else ", domain tested")
 
 
+@checked(RuleError, least={"seed": 0, "shapes": 1})
 def prove(rule: Rule, seed: int = 0, shapes: int = SHAPES) -> Proof | None:
     """Return the proof that both sides of `rule` are equal; None if it is not rational, or wrong.
 
@@ -63,6 +66,7 @@ def prove(rule: Rule, seed: int = 0, shapes: int = SHAPES) -> Proof | None:
     operators are elementwise; a rule that names sizes is tried at larger ones, or not proven.
     A claim bit for bit is only proven where that is no matter of
     rounding: of integers, which are a ring as long as nothing divides, and of mere movement.
+    Raises RuleError for arguments of another type, and for numbers that cannot be.
     """
     domain, settings = True, 0
     instances = [i for d in rule.directions() for i in d.instances()]

@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from egraph_fusion.arguments import checked
 from egraph_fusion.errors import RuleError
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
@@ -50,11 +51,14 @@ class Environment:
         return {p.name: v for p, v in self.arrays.items() if isinstance(p, Tensor)}
 
 
+@checked(RuleError, least={"max_rank": 0, "max_size": 0})
 def shapes(max_rank: int = 4, max_size: int = 3) -> SearchStrategy[tuple[int, ...]]:
     """Return shapes of rank 0 to `max_rank`, sizes 0 and 1 among them."""
+    max_rank, max_size = int(max_rank), int(max_size)  # hypothesis takes no integers of numpy
     return st.lists(st.integers(0, max_size), max_size=max_rank).map(tuple)
 
 
+@checked(RuleError)
 def arrays(
     dtype: DType | str, shape: Sequence[int], kind: str | None = None
 ) -> SearchStrategy[Array]:
@@ -64,9 +68,12 @@ def arrays(
     and the order of a sum show), ties (halves and integers, give or take an ulp), extreme (tiny,
     subnormal and huge), special (NaN and infinities among others), infinite or signs (zeros and
     ones of both signs); None: any of them.  Integer arrays hold small numbers and the dtype's
-    limits, rough ones any.  Raises RuleError for a dtype that is not drawn and an unknown kind.
+    limits, rough ones any.  Raises RuleError for a dtype that is not drawn, an unknown kind, and
+    an extent below 0.
     """
     found = _drawn_dtype(dtype)
+    if any(d < 0 for d in shape):
+        raise RuleError(f"arrays: shape is {tuple(shape)}; expected extents of 0 or more")
     if kind is None:
         return st.sampled_from(UNBOUNDED_KINDS).flatmap(lambda k: arrays(found, shape, k))
     return _arrays_of(found, shape, elements(found, kind))
@@ -98,6 +105,7 @@ def elements(dtype: DType | str, kind: str = "plain") -> SearchStrategy[Any]:
     return st.integers(among.low, among.high).map(among.of)
 
 
+@checked(RuleError, least={"max_leaves": 1})
 def terms(
     leaves: Sequence[Pattern],
     unary: Sequence[Callable[..., Pattern]] = (),
@@ -119,6 +127,7 @@ def terms(
     return st.recursive(st.sampled_from(list(leaves)), grown, max_leaves=max_leaves)
 
 
+@checked(RuleError, least={"seed": 0})
 def environments(rule: Rule, seed: int = 0) -> SearchStrategy[Environment]:
     """Return what `rule` can be tried on: shapes, attributes and values that satisfy its guards.
 

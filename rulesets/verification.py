@@ -25,7 +25,7 @@ LEAST_WITHOUT = 100
 """Examples that must fail to refute a rule without a guard before the guard is called unneeded."""
 
 
-@checked(RuleError, least={"max_examples": 1, "time_limit": 0, "least": 1})
+@checked(RuleError, least={"max_examples": 1, "seed": 0, "time_limit": 0, "least": 1})
 def verify(
     rule: Rule | str,
     max_examples: int = 200,
@@ -57,11 +57,12 @@ def verify(
         time.monotonic() - start,
         search.timed_out,
         tuple(sorted({*search.unreached})),
+        search.cut,
     )
     if search.found is not None:
         return Verification(rule, False, search.found, counted)
     if not counted.examples:
-        note = "out of time" if search.timed_out else _vacuous(search)
+        note = "out of time" if search.cut else _vacuous(search)
         return Verification(rule, False, None, counted, note=note)
     if counted.doubt:
         return Verification(rule, False, None, counted, note=counted.doubt)
@@ -90,7 +91,10 @@ def _searched(
     shaped = violating if violating and violating.kind.form in TYPED else None
     pairs = (pair for some in instances for pair in _with_settings(some, seed, shaped))
     for instance, found in pairs:
-        if search.late() or search.refuted(instance, found, each, seed):
+        if search.late():
+            search.cut = True
+            break
+        if search.refuted(instance, found, each, seed):
             break
     return search
 

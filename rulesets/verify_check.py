@@ -16,11 +16,12 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.exact_constants import meant
 from egraph_fusion.rulesets.exact_functions import RealFunctions
 from egraph_fusion.rulesets.exact_groups import objects
-from egraph_fusion.rulesets.exact_numbers import DIGITS, Interval, Rounding, Special, from_array
+from egraph_fusion.rulesets.exact_numbers import Rounding, from_array
 from egraph_fusion.rulesets.exact_operators import NoMeaningError
 from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.strategies import Environment
+from egraph_fusion.rulesets.verify_reals import ACCURACIES, REALS, shown_apart
 from egraph_fusion.rulesets.verify_terms import (
     REFUSALS,
     Program,
@@ -30,9 +31,6 @@ from egraph_fusion.rulesets.verify_terms import (
     scalar_array,
 )
 
-ACCURACIES = (DIGITS, 5 * DIGITS)
-"""Digits for the first and, where that leaves two values undecided, the second attempt."""
-REALS = {digits: RealFunctions(digits) for digits in ACCURACIES}
 FLOATS = {
     d: RealFunctions(rounding=Rounding.of(d))
     for d in (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
@@ -164,27 +162,23 @@ def _rounded(numbers: tuple[float, ...], dtype: DType) -> Mapping[Fraction, Frac
     return {v: n for v, n in near.items() if isinstance(n, Fraction) and v != n}
 
 
+def over_reals(reals: RealFunctions, e: Environment) -> Mapping[Pattern, Any]:
+    """Return the operands that both sides are compared for over the reals."""
+    return _as_written(e, _exact(lambda _: reals, e))
+
+
 def _compared(reals: RealFunctions, e: Environment, right: Program) -> Trial:
-    left, exact = e.setting.left, _as_written(e, _exact(lambda _: reals, e))
+    left, exact = e.setting.left, over_reals(reals, e)
     x, y = (s.run_exactly(lambda _: reals, exact)[s.root].reshape(-1) for s in (left, right))
     verdicts = [reals.compare(p, q) for p, q in zip(x, y, strict=True)]
     if False in verdicts:
         at = verdicts.index(False)
         place = list(np.unravel_index(at, left.type.static_shape or ()))
         where = [int(i) for i in place]
-        problem = f"over the reals, element {where} is {shown(x[at])} and {shown(y[at])}"
+        sides = " and ".join(shown_apart(x[at], y[at]))
+        problem = f"over the reals, element {where} is {sides}"
         return Trial(problem, "reals")
     return Trial(None, "undecided" if None in verdicts else "reals")
-
-
-def shown(x: Any) -> str:
-    """Return an exact value as text, to 30 digits where it is not a short fraction."""
-    if isinstance(x, Special):
-        return x.value
-    if isinstance(x, Interval):
-        return f"{(x.lo + x.hi) / 2}"[:30]
-    text = str(x)
-    return text if len(text) < 30 else f"{float(x)!r}"
 
 
 def _in_floats(e: Environment, right: Program, reals: Trial) -> Trial:

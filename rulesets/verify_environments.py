@@ -14,14 +14,17 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.strategies import Environment
-from egraph_fusion.rulesets.verify_numbers import values_near
+from egraph_fusion.rulesets.verify_numbers import values_near, values_near_zero
 from egraph_fusion.rulesets.verify_settings import Setting, dtypes_of, setting_in
+from egraph_fusion.rulesets.verify_terms import failure
 from egraph_fusion.rulesets.verify_values import pool, satisfying
 
 EMPTY, FILLS = 4, (1, 0, -1)
 """Settings with an empty group that are tried in any case, and what their other operands hold."""
 WIDE = (DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.UINT64)
 """Dtypes that hold most values near the numbers of a rule."""
+FLOATS = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
+"""Dtypes with subnormal numbers."""
 ROUNDED = (DType.FLOAT32, DType.FLOAT64)
 """Dtypes whose sums are rounded as they are made."""
 USUAL = (-8, 4)
@@ -43,6 +46,11 @@ def filled(rule: Rule, s: Setting, fill: int = 1) -> Environment:
         with np.errstate(all="ignore"):  # a dtype may not hold a number of the rule
             values[p] = np.full(shape, value).astype(t.dtype.numpy)
     return _changed(Environment(rule, s, values), lambda v: v)
+
+
+def evaluable(rule: Rule, s: Setting) -> bool:
+    """Whether the left side has a value for the operands that show how the right one is refused."""
+    return not failure(s.left, filled(rule, s).arrays)
 
 
 def certain(rule: Rule, found: Sequence[Setting], seed: int) -> Iterator[Environment]:
@@ -81,20 +89,36 @@ def placed(rule: Rule, found: Sequence[Setting], seed: int) -> Iterator[Environm
 def _spoken(
     rule: Rule, found: Sequence[Setting], rng: np.random.Generator
 ) -> Iterator[Environment]:
-    """Yield environments where each operand takes each value near the numbers of the rule."""
+    """Yield environments where each operand takes each value near the numbers of the rule.
+
+    Claims about bits are tried near zero as well, where products are rounded to few of them.
+    """
     usual = [s for s in found if s.numbers and _fewest(s) and not s.vast]
     if not usual:
         return
-    for s in _in_dtypes(rule, max(usual, key=_fewest), WIDE):
-        e, count = filled(rule, s), 0
-        orders: dict[Pattern, Array] = {}
-        for p, v in operands_of(e).items():
-            near = values_near(s.numbers, DType.of(v.dtype)) if v.dtype.kind != "b" else (0, 1)
-            orders[p] = rng.permutation(np.asarray(near, dtype=v.dtype))
-            count = max(count, -(-len(near) // v.size))
-        for n in range(count):
-            parts = {p: np.roll(order, -n * e.arrays[p].size) for p, order in orders.items()}
-            yield with_operands(e, {p: np.resize(q, e.arrays[p].shape) for p, q in parts.items()})
+    most = max(usual, key=_fewest)
+    for s in _in_dtypes(rule, most, WIDE):
+        yield from _each_value(rule, s, partial(values_near, s.numbers), rng)
+    for s in _in_dtypes(rule, most, FLOATS if rule.level == "exact" else ()):
+        yield from _each_value(rule, s, partial(values_near_zero, s.numbers), rng)
+
+
+def _each_value(
+    rule: Rule,
+    s: Setting,
+    values: Callable[[DType], Sequence[float]],
+    rng: np.random.Generator,
+) -> Iterator[Environment]:
+    """Yield environments in which each operand takes each of the values for its dtype."""
+    e, count = filled(rule, s), 0
+    orders: dict[Pattern, Array] = {}
+    for p, v in operands_of(e).items():
+        near = values(DType.of(v.dtype)) if v.dtype.kind != "b" else (0, 1)
+        orders[p] = rng.permutation(np.asarray(near, dtype=v.dtype))
+        count = max(count, -(-len(near) // v.size))
+    for n in range(count):
+        parts = {p: np.roll(order, -n * e.arrays[p].size) for p, order in orders.items()}
+        yield with_operands(e, {p: np.resize(q, e.arrays[p].shape) for p, q in parts.items()})
 
 
 def _fewest(s: Setting) -> int:

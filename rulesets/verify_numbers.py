@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, permutations
 
 import numpy as np
 
 from egraph_fusion.ir.tensors import DType
+from egraph_fusion.rulesets.exact_numbers import Rounding
 from egraph_fusion.rulesets.pattern import Number
 from egraph_fusion.rulesets.verify_terms import Literal, Program
 
 FEW = 4
 """So many numbers are combined with each other, too."""
+MULTIPLES = 32
+"""Multiples of the smallest number of a dtype that are tried, and of its quotients by numbers."""
 
 
 def numbers_in(*sides: Program | None) -> tuple[float, ...]:
@@ -42,6 +46,29 @@ def values_near(numbers: tuple[float, ...], dtype: DType) -> tuple[float, ...]:
         near = [m for n in numbers for m in _beside(n, dtype)]
         held = [_held(n, dtype) for n in around]
     return tuple(dict.fromkeys(n for n in (*held, *near) if n is not None))
+
+
+@lru_cache(maxsize=1024)
+def values_near_zero(numbers: tuple[float, ...], dtype: DType) -> tuple[float, ...]:
+    """Return values that numbers bring to where a floating-point dtype has few bits left.
+
+    They are multiples of the smallest one, and what such multiples are made of.  For other dtypes
+    they are those near the numbers.
+    """
+    if not dtype.is_float:
+        return values_near(numbers, dtype)
+    factors = {abs(n) for n in numbers if n}
+    factors |= {p * q for p in factors for q in factors} if len(factors) <= FEW else set()
+    smallest = Rounding.of(dtype).tiny
+    sizes = [Fraction(1), *(Fraction(f) for f in sorted(factors) if 0 < f < math.inf)]
+    near = (_held_exactly(k * smallest / f, dtype) for f in sizes for k in range(1, MULTIPLES + 1))
+    return tuple(dict.fromkeys(n for n in near if n))
+
+
+def _held_exactly(n: Fraction, dtype: DType) -> float | None:
+    """Return the value of a dtype nearest to `n`, if there is one; float64 may not hold `n`."""
+    found = Rounding.of(dtype).nearest(n)
+    return None if found is None else float(found)
 
 
 def _combined(numbers: Iterable[float]) -> Iterator[float]:

@@ -51,7 +51,7 @@ class Checked:
     "reals": equal over the reals; "floats": that, and equal in floating point to propagated
     rounding error; "bits": bit-identical; "undecided": not told apart at 650 digits, or dependent
     on a comparison of equal irrational numbers.  `unreached` are sizes that the rule names, but
-    that nothing had.
+    that nothing had.  `cut` says that the time limit came before each setting had its turn.
     """
 
     outcomes: Mapping[str, int]
@@ -60,6 +60,7 @@ class Checked:
     seconds: float
     timed_out: bool = False
     unreached: tuple[int, ...] = ()
+    cut: bool = False
 
     @property
     def examples(self) -> int:
@@ -71,6 +72,8 @@ class Checked:
         """Why this is no verdict, since too little was decided or tried; empty if it is one."""
         if self.unreached:
             return f"sizes of {', '.join(map(str, self.unreached))} were not tried"
+        if self.cut:
+            return "the time limit came before each setting was tried"
         decided, left_open = self.examples, self.outcomes.get("undecided", 0)
         tried = sum(self.outcomes.values())
         few = left_open > decided or decided < SHARE * tried
@@ -103,8 +106,8 @@ class Verification:
         """The verdict: "ok", "wrong", "undecided" (too little was decided or tried) or "void"."""
         if self.ok or self.counterexample is not None:
             return "ok" if self.ok else "wrong"
-        undecided = self.checked.outcomes.get("undecided") or self.checked.unreached
-        return "undecided" if undecided else "void"
+        c = self.checked
+        return "undecided" if c.outcomes.get("undecided") or c.unreached or c.cut else "void"
 
     def __str__(self) -> str:
         """Print the verdict, and the counterexample if there is one."""

@@ -18,7 +18,14 @@ from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.rule import Rule
 from egraph_fusion.rulesets.strategies import Environment, drawable, environments_in
 from egraph_fusion.rulesets.verify_check import Trial, tried, values_guarded
-from egraph_fusion.rulesets.verify_environments import REMIXES, certain, filled, placed, remixed
+from egraph_fusion.rulesets.verify_environments import (
+    REMIXES,
+    certain,
+    evaluable,
+    filled,
+    placed,
+    remixed,
+)
 from egraph_fusion.rulesets.verify_result import Counterexample
 from egraph_fusion.rulesets.verify_search import unreached
 from egraph_fusion.rulesets.verify_settings import Setting
@@ -56,6 +63,8 @@ class Search:
     unreached: tuple[int, ...] = ()
     found: Counterexample | None = None
     timed_out: bool = False
+    cut: bool = False
+    """Whether the clock stopped it before each setting had its turn."""
 
     def late(self) -> bool:
         """Whether the time limit is over."""
@@ -65,6 +74,7 @@ class Search:
 
     def refuted(self, rule: Rule, found: Sequence[Setting], examples: int, seed: int) -> bool:
         """Try one instance; keep the counterexample if there is one."""
+        found = [s for s in found if not s.refusal or evaluable(rule, s)]
         if not found:
             return False
         self.instances += 1
@@ -96,8 +106,9 @@ class Search:
     def _in_turn(self, rule: Rule, found: Sequence[Setting], count: int, seed: int) -> None:
         """Try every setting, as far as `count` goes."""
         with suppress(_RefutedError):
-            for e in in_turn(rule, found, count, seed):
+            for n, e in enumerate(in_turn(rule, found, count, seed)):
                 if self.late():
+                    self.cut = self.cut or n < len(found)
                     break
                 self._attempt(e)
 

@@ -111,13 +111,18 @@ class Program:
             values.append(self._exactly(s, scalars_of(next(used, self.dtype)), values))
         return values
 
+    def rounds(self, s: Step) -> bool:
+        """Whether a step converts to floating-point numbers that do not hold all it is given."""
+        if s.op != "Cast":
+            return False
+        to = DType(s.attrs["to"])
+        return to.is_float and not has_all(to, self.types[s.operands[0]].dtype)
+
     def _exactly(self, s: Step | Literal, scalars: Group, values: Sequence[Any]) -> Any:
         if isinstance(s, Literal):
             return scalar_array(scalars.const(s.value))
-        if s.op == "Cast":
-            to, given = DType(s.attrs["to"]), self.types[s.operands[0]].dtype
-            if to.is_float and not has_all(to, given):
-                return round_exactly(scalars, values[s.operands[0]], to)
+        if self.rounds(s):
+            return round_exactly(scalars, values[s.operands[0]], DType(s.attrs["to"]))
         operands = [values[i] for i in s.operands]
         return apply_exactly(scalars, s.op, operands, s.attrs)[s.output]
 

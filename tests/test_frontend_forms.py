@@ -113,6 +113,7 @@ CASES = [
     Case("Clip", 10, X, {}, {"max": 0.25}),
     Case("Clip", 10, X),
     Case("Clip", 11, X, {"low": np.array(-0.5, F), "high": np.array(0.25, F)}),
+    Case("Clip", 11, X, {"low": np.array([-0.5], F), "high": np.array(0.25, F)}),
     Case("Clip", 11, X, {"high": np.array(0.25, F)}, operands=("x", "", "high")),
     Case("Softmax", 11, floats(2, 5), {}, {"axis": 1}),
     Case("Softmax", 11, floats(2, 5, 1, 1)),
@@ -171,8 +172,10 @@ def test_the_normal_form_is_written_back_for_its_opset(case: Case) -> None:
 def test_an_untouched_node_goes_out_verbatim(case: Case) -> None:
     (before,) = case.model().graph.node
     graph = load(case.model())
-    if not all(n.payload for n in graph.nodes) or before.op_type == "CastLike":
-        pytest.skip("read as more than one node, or without an operand")
+    read = {v for n in graph.nodes for v in n.inputs}
+    replaced = read - {*before.input} and {*before.input} - read
+    if replaced or not all(n.payload for n in graph.nodes) or before.op_type == "CastLike":
+        pytest.skip("read as more than one node, or with other operands")
     (after,) = export(graph).graph.node
     assert after.SerializeToString(deterministic=True) == before.SerializeToString(
         deterministic=True

@@ -26,7 +26,7 @@ FITS: dict[str, tuple[str, Sequence[Shapes], dict[str, Any]]] = {
     "Gemm": ("Gemm", [[(3, 2), (2, 4), c] for c in ((), (4,), (1,), (1, 4), (3, 1), (3, 4))], {}),
     "Gemm of nothing": ("Gemm", [[(0, 2), (2, 4), c] for c in ((4,), (0, 4), (1, 4))], {}),
     "PRelu": ("PRelu", [[(2, 3, 4), s] for s in ((), (4,), (3, 1), (2, 3, 4), (1, 1, 1))], {}),
-    "Clip": ("Clip", [[(2, 3), (), ()], [(), (), ()], [(2, 3), (1,), ()]], {}),
+    "Clip": ("Clip", [[(2, 3), (), ()], [(), (), ()], [(2, 3), ()]], {}),
     "LayerNormalization": (
         "LayerNormalization",
         [[(2, 3, 4), s, s] for s in ((4,), (1,), (3, 4), (1, 4))],
@@ -51,7 +51,7 @@ REFUSED: dict[str, tuple[str, Sequence[Shapes], dict[str, Any]]] = {
     "Gemm, enlarged": ("Gemm", [[(1, 2), (2, 3), c] for c in ((2, 3), (2, 1))], {}),
     "PRelu": ("PRelu", [[(3, 4), s] for s in ((3,), (2, 3, 4), (1, 3, 4))], {}),
     "PRelu, enlarged": ("PRelu", [[(1, 4), (3, 4)], [(), (1,)], [(1,), (0,)]], {}),
-    "Clip": ("Clip", [[(2, 3), (3,), ()], [(2, 3), (), (2, 3)], [(), (1,), ()]], {}),
+    "Clip": ("Clip", [[(2, 3), (3,), ()], [(2, 3), (), (2, 3)], [(2, 3), (1,), ()]], {}),
     "LayerNormalization": (
         "LayerNormalization",
         [[(2, 3, 4), s] for s in ((3,), (2, 2, 3, 4), (5, 4))],

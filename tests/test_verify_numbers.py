@@ -13,7 +13,7 @@ from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets import ops
 from egraph_fusion.rulesets.rule import rule
 from egraph_fusion.rulesets.verification import verify
-from egraph_fusion.rulesets.verify_numbers import values_near
+from egraph_fusion.rulesets.verify_numbers import values_near, values_near_zero
 from egraph_fusion.rulesets.verify_report import as_junit, as_text, summary, verdict
 from egraph_fusion.rulesets.verify_result import Checked
 from egraph_fusion.rulesets.verify_search import settings_of
@@ -74,6 +74,52 @@ RIGHT = {
 def test_right_rules_stand(name: str) -> None:
     found = verify(RIGHT[name], max_examples=80, check_guards=False)
     assert found.ok, str(found)
+
+
+relu = ops.relu
+ROUNDED_TWICE = {
+    "quarters": rule("r", (a * 0.25) * 0.25, a * 0.0625, level="exact"),
+    "quotients": rule("r", a / 4.0 / 4.0, a / 16.0, level="exact"),
+    "up and down": rule("r", a / 8.0 * 2.0, a / 4.0, level="exact"),
+    "eighths": rule("r", (a * 0.125) * 4.0, a * 0.5, level="exact"),
+    "a sum": rule("r", a * 0.5 + b * 0.5, (a + b) * 0.5, level="exact"),
+    "between them": rule("r", relu(a * 0.25) * 0.25, relu(a) * 0.0625, level="exact"),
+    "of one tensor of numbers": rule(
+        "r", ops.gather(a * 0.25, b) * 0.25, ops.gather(a * 0.0625, b), level="exact"
+    ),
+}
+NOT_ROUNDED = {
+    "fourfold": rule("r", a * 2.0 * 2.0, a * 4.0, level="exact"),
+    "halves": rule("r", a * 0.5 * 0.5, a * 0.25, level="exact"),  # both ties go to even
+    "signs": rule("r", (a * -1.0) * 0.25, (a * 0.25) * -1.0, level="exact"),
+    "integers": rule("r", a * 2 + a * 2, a * 4, level="exact", dtypes="int"),
+    "mixed": rule(
+        "r", ops.where(b, a * 0.25, a * 0.5), ops.where(b, 0.25 * a, 0.5 * a), (), "exact"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED_TWICE)
+@pytest.mark.parametrize("seed", range(6))
+def test_rounding_twice_near_zero_refutes(name: str, seed: int) -> None:
+    found = verify(ROUNDED_TWICE[name], seed=seed, shrink=False, check_guards=False)
+    assert found.counterexample is not None, str(found)
+
+
+@pytest.mark.parametrize("name", NOT_ROUNDED)
+@pytest.mark.parametrize("seed", range(2))
+def test_exact_products_stand_near_zero(name: str, seed: int) -> None:
+    found = verify(NOT_ROUNDED[name], max_examples=60, seed=seed, check_guards=False)
+    assert found.ok, str(found)
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64])
+def test_values_near_zero_are_multiples_of_the_smallest(dtype: DType) -> None:
+    found = np.asarray(values_near_zero((0.25, 3.0), dtype)).astype(dtype.numpy).astype(np.float64)
+    smallest = float(np.nextafter(np.zeros((), dtype.numpy), np.ones((), dtype.numpy)))
+    counts = found / smallest
+    assert (counts == np.rint(counts)).all()
+    assert {*range(1, 33), 4 * 5, 16 * 7, 16 * 32} <= {*counts.astype(int).tolist()}
 
 
 def test_values_near_a_number() -> None:

@@ -22,6 +22,7 @@ from egraph_fusion.commands.options import (
     NodeLimit,
     Numerics,
     TimeLimit,
+    no_nan,
     shapes_of,
 )
 from egraph_fusion.commands.outcome import emit, errors
@@ -41,10 +42,10 @@ def batch(
     ] = "onnx",
     check: Annotated[bool, typer.Option(help="Compare before and after on seeded inputs.")] = True,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Of --check, as a fraction of the spread.")
+        float, typer.Option(min=0, callback=no_nan, help="Of --check, as a fraction of the spread.")
     ] = 1e-3,
     seed: Annotated[
-        list[int] | None, typer.Option(help="Of the inputs of --check; repeat it. (0, 1, 2)")
+        list[int] | None, typer.Option(min=0, help="Of the inputs of --check; repeat it. (0, 1, 2)")
     ] = None,
     resume: Annotated[
         bool, typer.Option(help="Skip what an earlier run has done and nothing has changed.")
@@ -55,7 +56,9 @@ def batch(
     rehash: Annotated[
         bool, typer.Option("--rehash", help="Read files again instead of trusting their clocks.")
     ] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds for each model.")] = 600.0,
+    timeout: Annotated[
+        float, typer.Option(min=0, callback=no_nan, help="Seconds for each model.")
+    ] = 600.0,
     memory: Annotated[
         str | None, typer.Option(help="For each model, e.g. 4G; a share of the machine's.")
     ] = None,

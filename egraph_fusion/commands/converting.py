@@ -43,7 +43,7 @@ def optimize(
     node_limit: NodeLimit = 100_000,
     iter_limit: IterLimit = 12,
     input_shape: InputShape = None,
-    opset: Annotated[int | None, typer.Option(help="Write this opset.")] = None,
+    opset: Annotated[int | None, typer.Option(min=1, help="Write this opset.")] = None,
     functions: Annotated[
         bool, typer.Option(help="Write fused blocks as model-local functions.")
     ] = False,

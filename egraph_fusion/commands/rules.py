@@ -49,7 +49,7 @@ def rules_verify(
         str | None, typer.Option(help="A Dask scheduler's address, or local.")
     ] = None,
     max_examples: Annotated[int, typer.Option(help="Examples for each rule.", min=1)] = 200,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same verdicts.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same verdicts.", min=0)] = 0,
     time_limit: Annotated[
         float | None, typer.Option(min=0, callback=no_nan, help="Seconds for each rule.")
     ] = None,

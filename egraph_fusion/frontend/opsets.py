@@ -79,7 +79,12 @@ def _clip_attributes(form: Form) -> Reading:
 
 @reads("Clip", since=11)
 def _clip_operands(form: Form) -> Reading:
-    return Reading("Clip", operands(form, 0, 1, 2), form.plain())
+    """Read bounds that are vectors of one element, which runtimes take, as numbers."""
+    vectors = {i: form.values[i] for i in (1, 2) if i in form.values and form.values[i].ndim == 1}
+    bounds = {f"bound {i}": v.reshape(()) for i, v in vectors.items() if v.size == 1}
+    named = enumerate(operands(form, 0, 1, 2))
+    inputs = tuple(f"bound {i}" if f"bound {i}" in bounds else name for i, name in named)
+    return Reading("Clip", inputs, form.plain(), constants=bounds)
 
 
 @reads("Softmax", "LogSoftmax", "Hardmax", since=1)

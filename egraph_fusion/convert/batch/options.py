@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from egraph_fusion.arguments import fits
 from egraph_fusion.codegen.cache import digest
 from egraph_fusion.convert.executors.memory import machine_memory
 from egraph_fusion.convert.executors.tasks import Limits
@@ -52,7 +53,8 @@ class Options:
         _expect(self.target in TARGETS, "target", self.target, f"one of {', '.join(TARGETS)}")
         _expect(self.fallback in (None, "copy"), "fallback", self.fallback, '"copy" or nothing')
         _expect(self.tolerance >= 0, "tolerance", self.tolerance, "a number from 0")
-        _expect(bool(self.seeds), "seeds", self.seeds, "at least one integer")
+        seeds = bool(self.seeds) and all(fits(s, int) and s >= 0 for s in self.seeds)
+        _expect(seeds, "seeds", self.seeds, "at least one integer, from 0")
         _expect(self.time_limit >= 0, "time limit", self.time_limit, "seconds from 0")
         _expect(self.node_limit >= 1, "node limit", self.node_limit, "a number from 1")
         _expect(self.iter_limit >= 0, "iter limit", self.iter_limit, "a number from 0")

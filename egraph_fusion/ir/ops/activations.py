@@ -20,9 +20,9 @@ from egraph_fusion.ir.ops.intervals import (
 )
 from egraph_fusion.ir.ops.operator import Attr, Body, Builder, Law, Scalar, Scalars
 from egraph_fusion.ir.ops.reading import (
+    TypeRuleError,
     Types,
     known_shape,
-    must_be_vector,
     must_broadcast_into,
     number,
 )
@@ -157,12 +157,9 @@ def _slope_into_operand(types: Types) -> None:
 
 
 def _bounds_are_numbers(types: Types) -> None:
-    """Refuse bounds of several elements; a vector of one is common, though ONNX wants rank 0."""
-    for i in (1, 2):
-        bound = known_shape(types, i)
+    for bound in (known_shape(types, i) for i in (1, 2)):
         if bound:
-            must_be_vector("Clip", bound, 1)
-            must_broadcast_into("Clip", bound, known_shape(types, 0))
+            raise TypeRuleError(f"Clip: a bound of shape {bound}, expected one of rank 0")
 
 
 # Activations
