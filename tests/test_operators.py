@@ -145,9 +145,9 @@ def test_what_is_resized_off_the_axis_has_the_value_for_it() -> None:
     attrs |= {"roi": (-2.0, 0.5, 1.0, 3.0), "extrapolation_value": -7.0}
     attrs["coordinate_transformation_mode"] = "tf_crop_and_resize"
     attrs = normalized(operator, types_of([x]), attrs)
-    wanted = ReferenceEvaluator(model).run(None, {"x": x})[0]
-    close(operator.evaluate([x], attrs)[0], wanted)
-    close(evaluate_body("Resize", types_of([x]), [x], attrs)[0], wanted)
+    run: Any = ReferenceEvaluator(model).run(None, {"x": x})
+    close(operator.evaluate([x], attrs)[0], run[0])
+    close(evaluate_body("Resize", types_of([x]), [x], attrs)[0], run[0])
     unsigned = [TensorType(DType.UINT64, x.shape)]
     assert node_flops(operator, unsigned, unsigned, attrs, [False])
 
