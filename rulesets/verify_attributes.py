@@ -13,6 +13,7 @@ from typing import Any
 from egraph_fusion.ir.graph import AttrValue
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import Attr
+from egraph_fusion.ir.ops.resize import CROP, MODES
 from egraph_fusion.ir.tensors import TensorType
 from egraph_fusion.rulesets.verify_asked import Asked, Chosen, Rule, Sizes
 from egraph_fusion.rulesets.verify_terms import IllTypedError
@@ -53,7 +54,7 @@ def _generic(a: Asked, op: str, attr: Attr) -> AttrValue:
     if attr.switch:
         return a.rng.randrange(2)
     if attr.values:
-        return attr.values[0] if a.often(0.5) else a.rng.choice(attr.values)
+        return attr.values[0] if a.often(0.33) else a.rng.choice(attr.values)
     if attr.kind == "float" and isinstance(attr.default, float):
         return attr.default if a.often(0.4) else a.rng.choice(NUMBERS)
     raise IllTypedError(f"no values are known for {attr.name} of {op}")
@@ -62,7 +63,15 @@ def _generic(a: Asked, op: str, attr: Attr) -> AttrValue:
 def _some_axes(rng: Random, rank: int, x: Sizes = ()) -> Sizes:
     """Return some axes, mostly those of extent 0 among them: the group is empty, not the result."""
     empty = [a for a, d in enumerate(x) if d == 0]
-    return tuple(a for a in range(rank) if rng.random() < (0.75 if a in empty else 0.5))
+    some = [a for a in range(rank) if rng.random() < (0.75 if a in empty else 0.5)]
+    return _in_some_order(rng, some)
+
+
+def _in_some_order(rng: Random, axes: list[int]) -> Sizes:
+    """Return sorted axes, or rarely in another order."""
+    if rng.random() < 0.1:
+        rng.shuffle(axes)
+    return tuple(axes)
 
 
 def _transpose(a: Asked) -> Chosen:
@@ -90,6 +99,10 @@ def factorised(rng: Random, size: int) -> Sizes:
 def _reshape(a: Asked) -> Chosen:
     shape = a.x if a.often(0.2) else factorised(a.rng, math.prod(a.x))
     empty = 0 in shape
+    kept = [i for i, (d, n) in enumerate(zip(shape, a.x, strict=False)) if d == n]
+    if kept and not empty and a.often(0.1):
+        at = a.rng.choice(kept)
+        return {"shape": (*shape[:at], 0, *shape[at + 1 :]), "allowzero": 0}
     if shape and not empty and a.often(0.2):
         at = a.rng.randrange(len(shape))
         shape = (*shape[:at], -1, *shape[at + 1 :])
@@ -111,12 +124,14 @@ def _tile(a: Asked) -> Chosen:
 
 
 def _squeeze(a: Asked) -> Chosen:
-    return {"axes": tuple(i for i, d in enumerate(a.x) if d == 1 and a.often(0.7))}
+    axes = [i for i, d in enumerate(a.x) if d == 1 and a.often(0.7)]
+    return {"axes": _in_some_order(a.rng, axes)}
 
 
 def _unsqueeze(a: Asked) -> Chosen:
     count = a.rng.randrange(3)
-    return {"axes": tuple(sorted(a.rng.sample(range(len(a.x) + count), count)))}
+    axes = sorted(a.rng.sample(range(len(a.x) + count), count))
+    return {"axes": _in_some_order(a.rng, axes)}
 
 
 def _flatten(a: Asked) -> Chosen:
@@ -192,11 +207,13 @@ def _axis_of_scales(a: Asked) -> Chosen:
 
 
 def _resize(a: Asked) -> Chosen:
-    found: Chosen = {"scales": tuple(a.rng.choice((1.0, 2.0, 0.5, 1.5)) for _ in a.x)}
+    found: Chosen = {"scales": tuple(a.rng.choice((1.0, 2.0, 0.5, 0.5)) for _ in a.x)}
     if a.often(0.5):
-        found = {"sizes": tuple(d and a.rng.randrange(1, 4) for d in a.x)}
-    if a.often(0.5):
-        found["roi"] = (0.0,) * len(a.x) + tuple(a.rng.choice((0.5, 1.0)) for _ in a.x)
+        found = {"sizes": tuple(d and a.rng.choice((d + 1, 2 * d, max(1, d - 1))) for d in a.x)}
+    if a.often(0.25):
+        found["coordinate_transformation_mode"] = CROP
+    found["mode"] = a.rng.choice(MODES)
+    found["roi"] = (0.0,) * len(a.x) + tuple(a.rng.choice((0.5, 2.0, 2.0)) for _ in a.x)
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from egraph_fusion import rulesets
 from egraph_fusion.ir.ops import OPERATORS, Operator
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets import guards, ops
-from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor
+from egraph_fusion.rulesets.pattern import Apply, Attribute, Pattern, Tensor, children
 from egraph_fusion.rulesets.prove import prove
 from egraph_fusion.rulesets.rule import Rule, rule
 from egraph_fusion.rulesets.verification import verify
@@ -42,7 +43,7 @@ ONE_VALUE = {
 
 def _open(o: Operator) -> Rule:
     """Return a rule that leaves all attributes of an operator open."""
-    least = 2 if o.name == "Einsum" else max(1, o.arity[0])
+    least = {"Einsum": 2, "Gemm": 3}.get(o.name, max(1, o.arity[0]))
     operands: tuple[Pattern, ...] = tuple(Tensor(c) for c in "abcdefgh"[:least])
     if o.name == "DequantizeLinear":
         operands = (ops.cast(a, to="int8"), b)
@@ -72,6 +73,28 @@ def test_values_of_the_registry_are_all_drawn(o: Operator) -> None:
     for q in o.attrs:
         if q.values and f"{q.name} of {o.name}" not in ONE_VALUE:
             assert {repr(v) for v in q.values} <= found[q.name], q.name
+
+
+WITHOUT_EFFECT = {
+    "stash_type": "the dtype of sums is ours to choose",
+    "momentum": "of training",
+    "saturate": "of 8-bit floats",
+    "storage_order": "of the second output",
+}
+
+
+@pytest.mark.parametrize("o", [o for o in OPERATORS.values() if o.attrs], ids=lambda o: o.name)
+def test_no_attribute_is_taken_for_its_default(o: Operator) -> None:
+    single = {q.partition(" ")[0] for q in ONE_VALUE if q.endswith(f" of {o.name}")}
+    same = _open(o)
+    for q in o.attrs:
+        if q.default is None or q.name in single:
+            continue
+        sides = [Apply(o.name, children(same.lhs), ((q.name, v),), p) for v in (n, q.default)]
+        claim = replace(same, lhs=sides[0], rhs=sides[1])
+        for seed in range(3):
+            found = verify(claim, seed=seed, shrink=False, check_guards=False)
+            assert (found.counterexample is None) == (q.name in WITHOUT_EFFECT), (q.name, seed)
 
 
 def _cut(end: int) -> Apply:
