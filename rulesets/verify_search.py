@@ -38,7 +38,7 @@ SETTINGS = 80
 TRIES = 1500
 VAIN = 100
 """Attempts to find a setting, and to find one with an empty group if there is none yet."""
-HOLLOWS, MULTIPLIED, MIXED, TALL, DEEPS, WIDES, LONGS = 8, 20, 24, 3, 16, 4, 12
+HOLLOWS, MULTIPLIED, MIXED, TALL, DEEPS, WIDES, LONGS = 8, 20, 24, 5, 16, 4, 12
 """Settings with an empty group, with multiplied vectors, with windows over unlike operands, of each
 unusual rank, with long sums, with many of them, and with sizes that the rule names, that are looked
 for."""

@@ -66,7 +66,7 @@ UNLIKE = Extents(alike=0.0)
 
 def tall(rank: int) -> Extents:
     """Return those of operands of a rank that is not usual."""
-    return Extents(usual=(1, 2, 3), weights=(6, 4, 1), largest=64, rank=rank)
+    return Extents(usual=(1, 2, 3), weights=(4, 6, 1), largest=96, rank=rank)
 
 
 def long(size: int, others: Sequence[int]) -> Extents:

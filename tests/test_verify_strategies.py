@@ -146,7 +146,8 @@ def test_elements_take_dtypes_by_name(dtype: Any, kind: str) -> None:
 @pytest.mark.parametrize("dtype", ["float31", "complex64", "string", "", None, 4, ["float32"]])
 def test_other_dtypes_are_refused(dtype: object) -> None:
     wrong: Any = dtype
-    with pytest.raises(RuleError, match="elements are drawn of dtype bool, int8"):
+    wanted = "elements are drawn of dtype bool, int8|dtype is .*expected DType or str"
+    with pytest.raises(RuleError, match=wanted):
         strategies.elements(wrong)
-    with pytest.raises(RuleError, match="elements are drawn of dtype bool, int8"):
+    with pytest.raises(RuleError, match=wanted):
         strategies.arrays(wrong, (2,))
