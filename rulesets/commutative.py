@@ -38,7 +38,6 @@ from egraph_fusion.rulesets.guards import (
     same_beside,
     same_rank,
     same_shape,
-    scalar,
     scales_inputs,
     size_one_along,
     swaps_last_two,
@@ -165,7 +164,7 @@ SCALES = (
          [*scale, broadcasts_into(k, w)]),
     rule("relu-scale",         ops.relu(a * k),             ops.relu(a) * k, [nonneg(k)]),
     rule("max-pool-clip", peaking(ops.clip(a, low, high)), ops.clip(peaking(a), low, high),
-         [scalar(low), scalar(high)], schema="pooling"),
+         schema="pooling"),
     rule("max-pool-increasing", peaking(rising(a)), rising(peaking(a)), schema="pooling"),
 )  # fmt: skip
 
