@@ -27,7 +27,8 @@ a safety net, and a run that it stopped says so (`stop_reason` "time").
   all ("iterations"); 0 leaves the model as it is.
 - **Taking apart.** Laws that make more work when read from right to left (`a * (b + c)` into
   `a * b + a * c`; `rulesets/expansions.py`) are applied once where all rules are done and the
-  e-graph has up to 100 e-nodes; then all rules run again, and that once more if it is still small.
+  e-graph has up to 100 e-nodes; then all rules run again until there are 500, and that once more
+  if it is still small. What this leaves unfinished does not count for `stop_reason`.
 - **Extraction.** The solver of the default extractor stops after a fixed amount of work.
 - **Memory.** The e-graph lives in a process of its own with 4 GiB of address space ("memory").
 

@@ -33,6 +33,8 @@ def choose_attributes(
     """
     asked = Asked(rng, [t.static_shape or () for t in types], given)
     found: Chosen = CHOICES[op](asked) if op in CHOICES else {}
+    if op in WINDOWS and "pads" in given:  # any other way to pad would not keep them
+        found["auto_pad"] = "NOTSET"
     for attr in OPERATORS[op].attrs:
         if attr.name not in found and attr.name not in given and attr.name not in RESOLVED:
             found[attr.name] = _generic(asked, op, attr)

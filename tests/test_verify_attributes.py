@@ -199,3 +199,12 @@ def test_right_rules_stand_with_more_parts_and_axes() -> None:
     for r in (part, first):
         found = verify(r, check_guards=False)
         assert found.ok, str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pads_that_a_pattern_names_are_those_of_the_node(seed: int) -> None:
+    padded = ops.pad(a, pads=(0, 0, 1, 1, 0, 0, 1, 1), mode="constant")
+    left = ops.conv(padded, b, pads=(0, 0, 0, 0), attrs=p)
+    r = rule("r", left, ops.conv(a, b, pads=(1, 1, 1, 1), attrs=p))
+    found = verify(r, seed=seed, check_guards=False)
+    assert found.ok, str(found)

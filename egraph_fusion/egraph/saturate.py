@@ -22,10 +22,9 @@ __all__ = ["Limits", "Saturation", "saturate"]
 
 INTERVAL_ROUNDS = 8
 """Rounds in which intervals are refined per iteration: refinement alone need not end."""
-EXPANDED = 100
-"""E-nodes up to which sums are taken apart."""
-EXPANSIONS = 2
-"""How often sums are taken apart: what is in a sum that is in a sum takes two."""
+EXPANDED, EXPANSIONS, APART = 100, 2, 500
+"""E-nodes up to which sums are taken apart, how often (a sum in a sum takes two), and the e-nodes
+that may come of it: terms that cancel would grow without end."""
 REFUSALS = "(run-schedule (run refusals))"
 FORGET = "(run-schedule (run forgetting))"
 SETTLE = "(run-schedule (saturate (run types)) (repeat 2 (run facts)) (run asks))"
@@ -159,23 +158,22 @@ def _pair_of_phases(run: _Run, texts: list[RuleText]) -> str:
 
 
 def _expanded(run: _Run, rules: list[RuleText]) -> str:
-    """Take sums apart in a small e-graph that is saturated, and run all rules again."""
+    """Take sums apart in a small e-graph that is saturated, and run all rules again for a while."""
     expanding = [t for t in run.program.rules if t.rule.expanding]
+    allowed = min(APART, run.limits.enodes(run.loaded_nodes))
     for _ in range(EXPANSIONS if expanding else 0):
         if run.size() > EXPANDED:
             break
         if not _iteration(run, expanding, Turns(expanding, run.loaded_nodes)):
             break
-        reason = _iterate(run, rules, run.limits.iterations)
+        _iterate(run, rules, run.limits.iterations, allowed)
         _keep_state(run)
-        if reason != "saturated":
-            return reason
     return "saturated"
 
 
-def _iterate(run: _Run, texts: Sequence[RuleText], limit: int) -> str:
+def _iterate(run: _Run, texts: Sequence[RuleText], limit: int, allowed: int | None = None) -> str:
     turns = Turns(texts, run.loaded_nodes)
-    allowed = run.limits.enodes(run.loaded_nodes)
+    allowed = allowed or run.limits.enodes(run.loaded_nodes)
     size = run.growth[-1] if run.growth else run.loaded_nodes
     for _ in range(limit):
         active, pausing = turns.active, turns.pausing
