@@ -135,6 +135,8 @@ class _Draw:
             return self._shape(int(self.rng.integers(1, 4)))
         if op == "Gemm":
             return self._gemm(index, shapes)
+        if op == "Clip" and index:
+            return ()
         if op in ("Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"):
             return self._window(index, shapes)
         if op == "ConvTranspose":

@@ -220,8 +220,8 @@ def test_a_claim_on_an_input() -> None:
 @pytest.mark.parametrize(
     ("claims", "message"),
     [
-        ({"lo": 0.25, "hi": 0.75}, r"tensor 'x': no integer lies in \[0.25, 0.75\]"),
-        ({"lo": 0.5, "hi": 0.5}, r"no integer lies in \[0.5, 0.5\]"),
+        ({"lo": 0.25, "hi": 0.75}, r"tensor 'x': no integer of float32 lies in \[0.25, 0.75\]"),
+        ({"lo": 0.5, "hi": 0.5}, r"no integer of float32 lies in \[0.5, 0.5\]"),
     ],
 )
 def test_a_claim_that_no_element_satisfies_is_refused(
@@ -278,7 +278,7 @@ def test_a_needless_guard_is_reported() -> None:
 def test_what_is_drawn_lies_within_a_range() -> None:
     large: list[bool] = []
 
-    @settings(max_examples=80, database=None, derandomize=True)
+    @settings(max_examples=400, database=None, derandomize=True)
     @given(environments(OURS["cast-back"]))
     def holds(e: Environment) -> None:
         kind, given = e.setting.dtype_of(narrow), e.tensors["a"]
@@ -308,3 +308,30 @@ def test_what_is_drawn_satisfies_the_guard() -> None:
     holds()
     assert not all(other for other, _ in found)
     assert not all(finite for _, finite in found)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "claims", "possible"),
+    [
+        ("uint8", {"lo": -5, "hi": -1}, False),
+        ("uint8", {"lo": -5, "hi": 0}, True),
+        ("int8", {"lo": 200}, False),
+        ("int8", {"lo": 126.5, "hi": 126.9}, False),
+        ("int64", {"lo": 2.0**62}, True),
+        ("float16", {"lo": 70000, "hi": 80000}, False),
+        ("float16", {"lo": 70000}, True),  # infinity
+        ("float16", {"lo": 2049, "hi": 2049}, False),
+        ("float16", {"lo": 2048.5, "hi": 2051, "integer": True}, True),
+        ("bfloat16", {"lo": 257, "hi": 257, "integer": True}, False),
+        ("float32", {"lo": 0.1, "hi": 0.1}, False),
+        ("float64", {"lo": 0.1, "hi": 0.1}, True),
+    ],
+)
+def test_claims_that_no_element_of_the_dtype_satisfies_are_refused(
+    dtype: str, claims: dict[str, Any], possible: bool
+) -> None:
+    if possible:
+        ef.tensor("x", (2,), dtype, **claims)
+        return
+    with pytest.raises(ef.ModelError, match=f"no .*{dtype} lies in"):
+        ef.tensor("x", (2,), dtype, **claims)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import SupportsIndex, cast
 
+import numpy as np
+
 from egraph_fusion.arguments import fits
 from egraph_fusion.egraph.ranges import Facts
 from egraph_fusion.errors import EgraphFusionError, ModelError
@@ -71,9 +73,34 @@ def tensor(
         raise ModelError(f"tensor {name!r} of {kind} has no order, so it takes neither lo nor hi")
     if not low <= high:
         raise ModelError(f"tensor {name!r}: lo={low} must be at most hi={high}")
-    if integer and math.isfinite(low) and math.ceil(low) > high:
-        raise ModelError(f"tensor {name!r}: no integer lies in [{low:g}, {high:g}]")
+    if not _has_an_element(kind.dtype, low, high, integer):
+        what = "integer" if integer else kind.dtype.value
+        what += f" of {kind.dtype.value}" if integer else ""
+        raise ModelError(f"tensor {name!r}: no {what} lies in [{low:g}, {high:g}]")
     return Leaf(_named(name), kind, low, high, integer=integer)
+
+
+def _has_an_element(dtype: DType, low: float, high: float, integer: bool) -> bool:
+    """Whether some number of a dtype lies within the bounds, an integer if one is asked for."""
+    if dtype.is_integer:
+        info = np.iinfo(dtype.numpy)
+        return max(low, int(info.min)) <= math.floor(min(high, int(info.max)))
+    if not dtype.is_float:
+        return True
+    ends = [v for bound in (low, high) for v in (bound, *_whole(bound))]
+    with np.errstate(all="ignore"):
+        near = np.array([0.0, *ends]).astype(dtype.numpy)
+        around = [
+            near,
+            *(np.nextafter(near, np.array(end, near.dtype)) for end in (-np.inf, np.inf)),
+        ]
+    found = np.concatenate([a.astype(np.float64) for a in around])
+    inside = found[(found >= low) & (found <= high)]
+    return bool(len(inside)) and (not integer or bool((inside == np.floor(inside)).any()))
+
+
+def _whole(bound: float) -> tuple[float, ...]:
+    return (math.floor(bound), math.ceil(bound)) if math.isfinite(bound) else ()
 
 
 def constant(name: str, value: object, dtype: str | None = None) -> Leaf:
