@@ -335,3 +335,14 @@ def test_claims_that_no_element_of_the_dtype_satisfies_are_refused(
         return
     with pytest.raises(ef.ModelError, match=f"no .*{dtype} lies in"):
         ef.tensor("x", (2,), dtype, **claims)
+
+
+@pytest.mark.parametrize("step", [ops.floor, ops.ceil, ops.round], ids=["floor", "ceil", "round"])
+def test_what_is_rounded_within_a_range_is_not_converted_and_back(step: Any) -> None:
+    x, low = ef.tensor("x", (4,)), ef.constant("low", 0.0)
+    within = step(ops.clip(x, low, ef.constant("high", 255.0)))
+    beyond = step(ops.clip(x, low, ef.constant("higher", 256.0)))
+    found = [ops.cast(ops.cast(p, to="uint8"), to="float32") for p in (within, beyond)]
+    assert ef.explore(found[0]).contains(within)
+    assert ef.explore(found[0]).equal(found[0], within)
+    assert not ef.explore(found[1]).equal(found[1], beyond)

@@ -24,6 +24,7 @@ from egraph_fusion.ir.ops.intervals import (
     real_sqrt,
     reciprocal_interval,
     same_interval,
+    steps,
     where_interval,
 )
 from egraph_fusion.ir.ops.operator import (
@@ -246,9 +247,9 @@ elementwise("Sign", call("sign"), laws=STEP | Law.ODD, interval=minus_one_to_one
 elementwise(
     "Reciprocal", call("reciprocal"), laws=Law.ODD, interval=reciprocal_interval, takes=is_float
 )
-elementwise("Floor", call("floor"), laws=STEP, takes=is_float)
-elementwise("Ceil", call("ceil"), laws=STEP, takes=is_float)
-elementwise("Round", call("round"), laws=STEP | Law.ODD, takes=is_float)
+elementwise("Floor", call("floor"), laws=STEP, interval=steps(np.floor), takes=is_float)
+elementwise("Ceil", call("ceil"), laws=STEP, interval=steps(np.ceil), takes=is_float)
+elementwise("Round", call("round"), laws=STEP | Law.ODD, interval=steps(np.rint), takes=is_float)
 # Exponentials and friends
 elementwise("Sqrt", call("sqrt"), laws=ZERO | UP, interval=monotone(real_sqrt), takes=is_float)
 elementwise("Exp", call("exp"), laws=UP, interval=monotone(real_exp), takes=is_float)

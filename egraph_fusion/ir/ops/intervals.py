@@ -47,6 +47,16 @@ def corners(function: Callable[[float, float], float]) -> IntervalRule:
     return interval
 
 
+def steps(function: Callable[[float], float]) -> IntervalRule:
+    """Return the rule of a function that rounds to integers, which rounding only keeps in order."""
+
+    def interval(x: Sequence[Interval], _a: Attrs) -> Interval:
+        ((lo, hi),) = x
+        return (float(function(lo)), float(function(hi)))
+
+    return interval
+
+
 def quotient_interval(x: Sequence[Interval], a: Attrs) -> Interval:
     """Bounds of a quotient; unbounded where the divisor may be 0."""
     lo, hi = x[1]
