@@ -26,6 +26,10 @@ class EgraphFusionError(Exception):
     """Base of every error that egraph_fusion raises on purpose."""
 
 
+REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
+"""What operators, guards and functions raise of operands and attributes that they do not take."""
+
+
 class ModelError(EgraphFusionError):
     """A model cannot be read: broken bytes, a missing file, a cycle, a wrong dtype or shape."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from egraph_fusion.arguments import fits
 from egraph_fusion.errors import RuleError
 from egraph_fusion.rulesets import functions, guards
 from egraph_fusion.rulesets.catalogue import (
@@ -75,7 +76,7 @@ def many(name: str, least: int = 1) -> Many:
     found = _identifiers(name)
     if len(found) != 1:
         raise RuleError(f"many takes the name of one variable, got {name!r}")
-    if not isinstance(cast("object", least), int) or least < 1:
+    if not fits(least, int) or least < 1:
         raise RuleError(f"many stands for 1 or more operands, got {least!r}")
     return Many(found[0], least)
 

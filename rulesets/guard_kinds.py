@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from egraph_fusion.errors import EgraphFusionError, RuleError
+from egraph_fusion.errors import REFUSALS, RuleError
 from egraph_fusion.rulesets.pattern import Attribute, AttrTerm, Pattern
-
-UNDECIDED = (EgraphFusionError, IndexError, ValueError, TypeError)
-"""What predicates raise that cannot be decided of what they are asked about."""
 
 
 class Form(Enum):
@@ -40,7 +37,7 @@ class GuardKind:
         """Whether the predicate holds; one that speaks of an axis that is not there does not."""
         try:
             return self.test(*args)
-        except UNDECIDED:
+        except REFUSALS:
             return False
 
 

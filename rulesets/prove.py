@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from egraph_fusion.arguments import checked
-from egraph_fusion.errors import RuleError
+from egraph_fusion.errors import REFUSALS, RuleError
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.rulesets.pattern import Number, Pattern, Tensor, operators_of
 from egraph_fusion.rulesets.polynomials import (
@@ -32,7 +32,7 @@ from egraph_fusion.rulesets.verification import verify
 from egraph_fusion.rulesets.verify_search import settings_of
 from egraph_fusion.rulesets.verify_settings import Setting
 from egraph_fusion.rulesets.verify_sizes import named_sizes
-from egraph_fusion.rulesets.verify_terms import REFUSALS, Program
+from egraph_fusion.rulesets.verify_terms import Program
 
 SHAPES = 40
 """Settings at which a rule is proven, beside those that are rare."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.ir.graph import Array
 from egraph_fusion.ir.tensors import DType
 from egraph_fusion.rulesets.exact_constants import meant
@@ -22,14 +23,7 @@ from egraph_fusion.rulesets.guards import Form, Guard
 from egraph_fusion.rulesets.pattern import Number, Pattern
 from egraph_fusion.rulesets.strategies import Environment
 from egraph_fusion.rulesets.verify_reals import ACCURACIES, REALS, shown_apart
-from egraph_fusion.rulesets.verify_terms import (
-    REFUSALS,
-    Program,
-    ScalarsOf,
-    Step,
-    failure,
-    scalar_array,
-)
+from egraph_fusion.rulesets.verify_terms import Program, ScalarsOf, Step, failure, scalar_array
 
 FLOATS = {
     d: RealFunctions(rounding=Rounding.of(d))

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from random import Random
 from typing import Any
 
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.ir.ops import OPERATORS, Kind
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.guards import Form, Guard
@@ -21,7 +22,6 @@ from egraph_fusion.rulesets.verify_numbers import numbers_in
 from egraph_fusion.rulesets.verify_sizes import DEEP, LONGEST, PLAIN, USUAL, USUAL_RANK
 from egraph_fusion.rulesets.verify_terms import (
     INDICES,
-    REFUSALS,
     Attributes,
     Compiler,
     IllTypedError,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from egraph_fusion.errors import EgraphFusionError, RuleError
+from egraph_fusion.errors import REFUSALS, RuleError
 from egraph_fusion.ir.graph import Array, AttrValue
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import normalized
@@ -41,7 +41,6 @@ Choose = Callable[[str, Sequence[TensorType], Mapping[str, Any]], Mapping[str, A
 """Chooses all attributes of an operator, given its operands' types and what is already fixed."""
 ScalarsOf = Callable[[DType], Group]
 """The scalar operators by which a step of a floating-point dtype is read."""
-REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class IllTypedError(RuleError):

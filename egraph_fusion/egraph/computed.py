@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.ir.graph import Array, Graph, Node
 from egraph_fusion.ir.ops import declared
 from egraph_fusion.ir.tensors import DType, TensorType
@@ -14,7 +14,6 @@ from egraph_fusion.ir.tensors import DType, TensorType
 SMALL = 4096
 """Elements of the largest tensor that is computed before saturation, to know its values."""
 ROUNDS_ITSELF = ("Cast", "QuantizeLinear", "DequantizeLinear", "Shape", "Size", "BitShift")
-UNCOMPUTED = (EgraphFusionError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
 
 
 def as_operand(op: str, value: Array, dtype: DType, stepwise: bool) -> Array:
@@ -48,7 +47,7 @@ def _computed(
     try:
         with np.errstate(all="ignore"):
             values = operator.evaluate(operands, n.attrs)
-    except UNCOMPUTED:
+    except (*REFUSALS, MemoryError):
         return {}
     return {o: v for o, v in zip(n.outputs, values, strict=False) if o}
 

@@ -11,13 +11,12 @@ import numpy as np
 
 from egraph_fusion.egraph.interning import Interner, Typed
 from egraph_fusion.egraph.language import Constructor
-from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.ir.graph import frozen_attrs
 from egraph_fusion.ir.ops import OPERATORS
 from egraph_fusion.ir.ops.operator import Interval
 from egraph_fusion.ir.tensors import DType, TensorType
 from egraph_fusion.rulesets.functions import FUNCTIONS
-from egraph_fusion.rulesets.guard_kinds import UNDECIDED
 from egraph_fusion.rulesets.guards import GUARDS
 
 Row = tuple[Any, ...]
@@ -88,7 +87,7 @@ def type_demand(interner: Interner, c: Constructor) -> Demand:
         attrs = attrs_of(interner, c, row[c.arity :])
         try:
             found = operator.infer(types, frozen_attrs(attrs))
-        except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError, ZeroDivisionError):
+        except REFUSALS:
             return []
         found = found[: c.outputs or 1]
         if any(t.shape is None for t in found):
@@ -165,7 +164,7 @@ def bounds_of(rule: Callable[..., Interval], operands: Sequence[Interval], attrs
     """Apply an interval rule; what it cannot say, or says with NaN or empty, is unbounded."""
     try:
         lo, hi = rule(operands, frozen_attrs(attrs))
-    except (EgraphFusionError, OverflowError, ValueError, IndexError, KeyError, TypeError):
+    except REFUSALS:
         return (-math.inf, math.inf)
     return (lo, hi) if lo <= hi else (-math.inf, math.inf)
 
@@ -195,7 +194,7 @@ def function_demand(interner: Interner, name: str, arity: int) -> Demand:
     def answer(row: Row) -> list[str]:
         try:
             value = meaning(*map(interner.value, row))
-        except (*UNDECIDED, ZeroDivisionError):
+        except REFUSALS:
             return []
         return [f"(set (fn-{name}-{arity} {row_text(row)}) {interner.attr(value)})"]
 

@@ -11,7 +11,7 @@ from egraph_fusion.egraph.language import OPAQUE, Constructor, attr_ids, express
 from egraph_fusion.egraph.range_check import Values, is_calm
 from egraph_fusion.egraph.ranges import Facts, graph_facts
 from egraph_fusion.egraph.regrouping import open_values
-from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.ir.graph import Graph, Node
 from egraph_fusion.ir.ops import declared
 from egraph_fusion.ir.tensors import DType, TensorType
@@ -132,7 +132,7 @@ def participates(graph: Graph, n: Node) -> bool:
         return False
     try:
         found = operator.infer(types[: len(_trimmed(n.inputs))], n.attrs)
-    except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError):
+    except REFUSALS:
         return False
     named = zip(n.outputs, found, strict=False)
     return len(found) >= len(_trimmed(n.outputs)) and all(

@@ -11,7 +11,7 @@ from egraph_fusion.egraph.demand import attrs_of, first_type
 from egraph_fusion.egraph.interning import Interner, Typed
 from egraph_fusion.egraph.language import OPAQUE, Constructor
 from egraph_fusion.egraph.state import ENode, EState
-from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.extract.cost import CostModel, Features
 from egraph_fusion.ir.dims import nominal
 from egraph_fusion.ir.graph import frozen_attrs
@@ -108,7 +108,7 @@ class Prices:
         attrs = frozen_attrs(attrs_of(self.interner, c, n.attrs))
         try:
             return tuple(OPERATORS[c.op].infer(self._operands(n), attrs)[: c.outputs or 1])
-        except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError):
+        except REFUSALS:
             return None
 
     def _operands(self, n: ENode) -> list[TensorType | None]:

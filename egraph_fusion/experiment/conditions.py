@@ -9,7 +9,7 @@ from typing import Any, cast
 from egraph_fusion.egraph.range_check import fits
 from egraph_fusion.egraph.rule_match import GROUPS_OF, checked_operands
 from egraph_fusion.egraph.value_guards import VALUE_FORMS
-from egraph_fusion.experiment.expressions import REFUSALS
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.experiment.matching import (
     Binding,
     argument,

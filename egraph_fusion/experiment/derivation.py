@@ -17,9 +17,8 @@ from egraph_fusion.egraph.facts import load_graph
 from egraph_fusion.egraph.interning import Interner
 from egraph_fusion.egraph.language import OPAQUE
 from egraph_fusion.egraph.state import OUT, ENode
-from egraph_fusion.errors import OptimizeError
+from egraph_fusion.errors import REFUSALS, OptimizeError
 from egraph_fusion.experiment.conditions import unmet
-from egraph_fusion.experiment.expressions import REFUSALS
 from egraph_fusion.experiment.matching import Binding, levels, matches
 from egraph_fusion.experiment.proof_forest import CONGRUENCE, FOLDING, Forest
 from egraph_fusion.experiment.right_sides import right_side

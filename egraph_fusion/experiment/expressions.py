@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from egraph_fusion.egraph.ranges import Facts
-from egraph_fusion.errors import EgraphFusionError, ModelError
+from egraph_fusion.errors import REFUSALS, ModelError
 from egraph_fusion.experiment.leaves import Leaf
 from egraph_fusion.ir.build import GraphBuilder
 from egraph_fusion.ir.graph import AttrValue, Graph, frozen_attrs
@@ -163,10 +163,6 @@ class _Build:
         if not dtype.is_float and float(array) != number.value:
             raise ModelError(f"{shown(p)}: {number.value} is no {dtype.value}")
         return self.builder.const(array)
-
-
-REFUSALS = (EgraphFusionError, ArithmeticError, LookupError, TypeError, ValueError)
-"""What declarations and functions of attributes raise on operands that do not fit."""
 
 
 def _accepts(

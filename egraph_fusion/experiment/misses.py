@@ -8,8 +8,9 @@ from typing import Any
 
 from egraph_fusion.egraph.program import family_name
 from egraph_fusion.egraph.state import OUT, ENode
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.experiment.conditions import unmet
-from egraph_fusion.experiment.expressions import REFUSALS, shown
+from egraph_fusion.experiment.expressions import shown
 from egraph_fusion.experiment.matching import (
     EMPTY,
     Binding,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.errors import REFUSALS, EgraphFusionError
 from egraph_fusion.frontend.forms import Form
 from egraph_fusion.ir.dims import Dim, Shape
 from egraph_fusion.ir.graph import Array, Attrs
@@ -16,9 +16,6 @@ from egraph_fusion.ir.tensors import DType, TensorType
 
 MAX_BYTES = 2**20
 MAX_SHAPE_ELEMENTS = 64
-_NO_VALUE = (
-    EgraphFusionError, ArithmeticError, IndexError, MemoryError, TypeError, ValueError,
-)  # fmt: skip
 
 
 def folded(
@@ -44,7 +41,7 @@ def folded(
         return None
     try:
         return operator.evaluate(operands, attrs)
-    except _NO_VALUE:
+    except (*REFUSALS, MemoryError):
         return None
 
 

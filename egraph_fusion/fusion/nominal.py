@@ -6,7 +6,7 @@ data, and only the operators that deal with that can run.
 
 from __future__ import annotations
 
-from egraph_fusion.errors import EgraphFusionError
+from egraph_fusion.errors import REFUSALS
 from egraph_fusion.fusion.plan import Plan, make_block
 from egraph_fusion.ir.dims import NOMINAL, Dim, substitute, symbols
 from egraph_fusion.ir.graph import Graph, Node
@@ -44,7 +44,7 @@ def _fits(graph: Graph, n: Node) -> bool:
         return True
     try:
         operator.infer(graph.in_types(n), n.attrs)
-    except (EgraphFusionError, IndexError, ValueError, TypeError, KeyError):
+    except REFUSALS:
         return False
     return True
 

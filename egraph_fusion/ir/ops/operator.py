@@ -169,7 +169,7 @@ class Attr:
 
     `axis_of` marks axes, stored non-negative once the rank is known: "operand" counts the first
     operand's dimensions, "result" those of the result (Unsqueeze, OneHot).  `values` are those that
-    are admitted, the usual one first, or, where any integer is, some that differ in what they mean;
+    are admitted, the usual one first, or, where many are, some that differ in what they mean;
     none where the operands decide (axes, shapes, windows) and for floats, of which all are.
     """
 
